@@ -1,0 +1,29 @@
+//! The nouns of Cofferdam as plain data: ids, digests, session specs, limits, events, reports.
+//!
+//! Everything else rests on this crate, so it is small and dull: no I/O, no clock, no randomness.
+//! Whoever needs a time, an id or a key hands it in.
+
+mod change;
+mod digest;
+mod enforcement;
+mod event;
+mod id;
+mod path;
+mod quantity;
+mod spec;
+mod tier;
+
+pub use change::{ChangeOp, FileChange, FileKind};
+pub use digest::{Digest, DigestError};
+pub use enforcement::{Control, EnforcementReport, State};
+pub use event::{
+    BlobRef, BlockedAttempt, Body, ChangesDecided, Checkpoint, Event, ExecExited, ExecStarted, Exit,
+    LimitHit, OutputCaptured, SessionEnded, SessionStarted, SkippedChange, Stream, Usage,
+};
+pub use id::{IdError, SessionId};
+pub use path::RawPath;
+pub use quantity::{Bytes, Cores, QuantityError, Span};
+pub use spec::{
+    Changes, Isolation, Limits, Mount, MountError, Profile, SessionSpec, SpecError, UserMode, Weakness,
+};
+pub use tier::{Tier, TierError};

@@ -1,0 +1,268 @@
+//! What a session is asked to be: the one description that the CLI's flags, spec files (TOML or JSON) and
+//! the API all turn into.
+
+use crate::{Bytes, Cores, Span, Tier, TierError};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::fmt;
+use std::path::PathBuf;
+use std::str::FromStr;
+
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum SpecError {
+    #[error("`{field}`: `{value}` is not one of {allowed}")]
+    Choice { field: &'static str, value: String, allowed: &'static str },
+    #[error("`command` is empty: name the program to run")]
+    NoCommand,
+    #[error("`env.{0}` cannot be set: a variable's name is not empty and has no `=` or NUL")]
+    EnvName(String),
+    #[error("`{field}` must be more than zero")]
+    Zero { field: &'static str },
+}
+
+/// Which tier to use: a given one, or the strongest that truly works here at its normal speed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Isolation {
+    #[default]
+    Auto,
+    Tier(Tier),
+}
+
+/// What becomes of file changes in the work dir.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Changes {
+    #[default]
+    Keep,
+    Discard,
+    Ask,
+}
+
+/// How much of a machine the inside is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Profile {
+    /// One command as one user; everything dropped.
+    #[default]
+    Run,
+    /// A machine for SDK users: several users, a root that is one only inside.
+    Box,
+}
+
+/// Which host ids stand behind the inside's ids. Host uid 0 never does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum UserMode {
+    #[default]
+    Auto,
+    /// A range of sub-ids (always so when started by root).
+    Range,
+    /// The caller's own id and no other.
+    Single,
+}
+
+/// Something weaker than the default that the caller accepts by name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Weakness {
+    /// A demanded limit may be held per process (rlimits) where no cgroup is to be had.
+    Rlimits,
+    /// The kernel may lack Landlock.
+    NoLandlock,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Mount {
+    pub source: PathBuf,
+    pub target: PathBuf,
+    #[serde(default)]
+    pub writable: bool,
+}
+
+/// Absent means "the default of this profile", which may be a limit too.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Limits {
+    /// Cores, as in `1.5`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cpu: Option<Cores>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub memory: Option<Bytes>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pids: Option<u32>,
+    /// Bytes that may be written: work dir layer, home and temporary files together.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub disk: Option<Bytes>,
+    /// Open files per process.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub files: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub timeout: Option<Span>,
+    /// Bytes on stdout and stderr together.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub output: Option<Bytes>,
+}
+
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct SessionSpec {
+    pub command: Vec<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub workdir: Option<PathBuf>,
+    pub isolation: Isolation,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub floor: Option<Tier>,
+    pub profile: Profile,
+    pub users: UserMode,
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub env: BTreeMap<String, String>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub mounts: Vec<Mount>,
+    /// Paths to hide beyond the built-in list; relative ones lie in the work dir.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub hide: Vec<PathBuf>,
+    pub limits: Limits,
+    pub changes: Changes,
+    /// Let the inside create user namespaces of its own (browsers, nested sandboxes). Weaker, and reported.
+    pub nested: bool,
+    /// Controls that must be in full force, by their name in the enforcement report.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub require: Vec<String>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub accept: Vec<Weakness>,
+}
+
+impl SessionSpec {
+    /// Everything that can be wrong with a spec without looking at the host.
+    pub fn check(&self) -> Result<(), SpecError> {
+        if self.command.first().is_none_or(|program| program.is_empty()) {
+            return Err(SpecError::NoCommand);
+        }
+        if let Some(name) = self.env.keys().find(|n| n.is_empty() || n.contains(['=', '\0'])) {
+            return Err(SpecError::EnvName(name.clone()));
+        }
+        let zero = [
+            ("limits.cpu", self.limits.cpu == Some(Cores { milli: 0 })),
+            ("limits.memory", self.limits.memory == Some(Bytes(0))),
+            ("limits.pids", self.limits.pids == Some(0)),
+            ("limits.disk", self.limits.disk == Some(Bytes(0))),
+            ("limits.files", self.limits.files == Some(0)),
+            ("limits.timeout", self.limits.timeout.is_some_and(|s| s.0.is_zero())),
+        ];
+        match zero.into_iter().find(|(_, is_zero)| *is_zero) {
+            Some((field, _)) => Err(SpecError::Zero { field }),
+            None => Ok(()),
+        }
+    }
+}
+
+impl FromStr for Isolation {
+    type Err = TierError;
+    fn from_str(text: &str) -> Result<Self, TierError> {
+        if text == "auto" { Ok(Self::Auto) } else { text.parse().map(Self::Tier) }
+    }
+}
+
+impl fmt::Display for Isolation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Auto => f.write_str("auto"),
+            Self::Tier(tier) => tier.fmt(f),
+        }
+    }
+}
+
+impl Serialize for Isolation {
+    fn serialize<S: serde::Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        to.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for Isolation {
+    fn deserialize<D: serde::Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        String::deserialize(from)?.parse().map_err(serde::de::Error::custom)
+    }
+}
+
+macro_rules! choice {
+    ($type:ty, $field:literal, $allowed:literal, $($text:literal => $value:expr),+) => {
+        impl FromStr for $type {
+            type Err = SpecError;
+            fn from_str(text: &str) -> Result<Self, SpecError> {
+                match text {
+                    $($text => Ok($value),)+
+                    _ => Err(SpecError::Choice { field: $field, value: text.to_owned(), allowed: $allowed }),
+                }
+            }
+        }
+    };
+}
+
+choice!(Changes, "changes", "keep, discard, ask", "keep" => Self::Keep, "discard" => Self::Discard, "ask" => Self::Ask);
+choice!(Profile, "profile", "run, box", "run" => Self::Run, "box" => Self::Box);
+choice!(UserMode, "users", "auto, range, single", "auto" => Self::Auto, "range" => Self::Range, "single" => Self::Single);
+choice!(Weakness, "accept", "rlimits, no-landlock", "rlimits" => Self::Rlimits, "no-landlock" => Self::NoLandlock);
+
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum MountError {
+    #[error("mount `{0}`: write SOURCE:TARGET, SOURCE:TARGET:ro or SOURCE:TARGET:rw")]
+    Shape(String),
+    #[error("mount `{0}`: the target must be an absolute path without `..`")]
+    Target(String),
+}
+
+/// `SRC:DST[:ro|rw]`, as on the command line; read-only unless it says otherwise.
+impl FromStr for Mount {
+    type Err = MountError;
+    fn from_str(text: &str) -> Result<Self, MountError> {
+        let mut parts = text.split(':');
+        let shape = || MountError::Shape(text.to_owned());
+        let (source, target) = (parts.next().ok_or_else(shape)?, parts.next().ok_or_else(shape)?);
+        let writable = match parts.next() {
+            None | Some("ro") => false,
+            Some("rw") => true,
+            Some(_) => return Err(shape()),
+        };
+        if source.is_empty() || target.is_empty() || parts.next().is_some() {
+            return Err(shape());
+        }
+        let target = PathBuf::from(target);
+        if !target.is_absolute() || target.components().any(|c| c == std::path::Component::ParentDir) {
+            return Err(MountError::Target(text.to_owned()));
+        }
+        Ok(Self { source: source.into(), target, writable })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn mounts() {
+        let mount: Mount = "/data:/data:rw".parse().unwrap();
+        assert!(mount.writable && mount.target.starts_with("/data"));
+        assert!(!"/data:/in".parse::<Mount>().unwrap().writable);
+        for bad in ["", "/a", ":/b", "/a:", "/a:b", "/a:/b:rx", "/a:/b:ro:x", "/a:/../b"] {
+            assert!(bad.parse::<Mount>().is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn a_spec_is_checked_before_anything_is_done() {
+        let good = SessionSpec { command: vec!["true".into()], ..Default::default() };
+        assert_eq!(good.check(), Ok(()));
+        assert_eq!(SessionSpec::default().check(), Err(SpecError::NoCommand));
+        let env = BTreeMap::from([("A=B".to_owned(), String::new())]);
+        assert!(matches!(SessionSpec { env, ..good.clone() }.check(), Err(SpecError::EnvName(_))));
+        let limits = Limits { memory: Some(Bytes(0)), ..Default::default() };
+        assert_eq!(SessionSpec { limits, ..good }.check(), Err(SpecError::Zero { field: "limits.memory" }));
+    }
+
+    #[test]
+    fn an_unknown_key_is_an_error() {
+        let error = serde_json::from_str::<SessionSpec>(r#"{"comand": ["true"]}"#).unwrap_err();
+        assert!(error.to_string().contains("comand"), "{error}");
+    }
+}
