@@ -1,1 +1,61 @@
-fn main() {}
+//! `cofferdam`: the one binary. A file per command; this one only finds it and turns its end into an exit code.
+
+mod args;
+mod command;
+mod output;
+mod story;
+
+use args::{Args, Command};
+use clap::Parser;
+use output::{Failure, Output};
+use std::process::ExitCode;
+
+/// What `run` answers for everything that is ours and not the command's.
+const RUN_FAILED: u8 = 125;
+const USAGE: u8 = 2;
+
+fn main() -> ExitCode {
+    let args = match Args::try_parse() {
+        Ok(args) => args,
+        Err(error) => return usage(&error),
+    };
+    let output = Output::new(&args.global);
+    let is_run = matches!(args.command, Command::Run(_));
+    match dispatch(args, &output) {
+        Ok(code) => ExitCode::from(code),
+        Err(failure) => {
+            let code = if is_run { RUN_FAILED } else { failure.code() };
+            output.failure(&failure, code);
+            ExitCode::from(code)
+        }
+    }
+}
+
+fn dispatch(args: Args, output: &Output) -> Result<u8, Failure> {
+    let home = args.global.home;
+    match args.command {
+        Command::Run(run) => command::run::run(home, run, output),
+        Command::Trace(trace) => command::trace::run(home, trace, output),
+        Command::Key(key) => command::key::run(home, key, output),
+        Command::Doctor => command::doctor::run(output),
+        Command::Init(init) => command::init::run(init, output),
+        Command::Completions { shell } => command::generate::completions(shell),
+        Command::Man => command::generate::man(),
+    }
+}
+
+/// clap's own message; its code is ours, since `run` promises 125.
+fn usage(error: &clap::Error) -> ExitCode {
+    let asked_for = !error.use_stderr();
+    // Printing help to a closed pipe is no failure.
+    let _ = error.print();
+    let is_run = std::env::args_os()
+        .skip(1)
+        .find(|arg| !arg.to_string_lossy().starts_with('-'))
+        .is_some_and(|a| a == "run");
+    match (asked_for, is_run) {
+        (true, _) => ExitCode::SUCCESS,
+        (_, true) => ExitCode::from(RUN_FAILED),
+        _ => ExitCode::from(USAGE),
+    }
+}

@@ -1,1 +1,44 @@
+//! The recipe: open a session, run it, record it, decide what becomes of its changes, seal the trace. The one
+//! crate that knows all layers; they do not know each other.
 
+mod environment;
+mod error;
+mod record;
+mod relay;
+mod session;
+mod spec_file;
+mod tiers;
+mod traces;
+
+pub use cofferdam_runtime_process::{Fact, facts};
+pub use error::EngineError;
+pub use relay::Stdio;
+pub use session::{Decide, Outcome, Run};
+pub use spec_file::load as load_spec;
+pub use tiers::{TierFact, tiers};
+pub use traces::Trace;
+
+use cofferdam_store::default_home;
+pub use cofferdam_store::{Home, Summary, TraceState};
+use std::path::PathBuf;
+
+/// Everything a door needs: the state directory, and what can be done with it.
+pub struct Engine {
+    pub(crate) home: Home,
+}
+
+impl Engine {
+    /// Opens the state directory, making it if it is not there. Without a path: `$COFFERDAM_HOME`, else the
+    /// user's data directory.
+    pub fn open(path: Option<PathBuf>) -> Result<Self, EngineError> {
+        let home = match path {
+            Some(path) => Home::open(&path)?,
+            None => Home::open(&default_home(|name| std::env::var_os(name))?)?,
+        };
+        Ok(Self { home })
+    }
+
+    pub fn home(&self) -> &Home {
+        &self.home
+    }
+}

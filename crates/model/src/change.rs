@@ -31,7 +31,7 @@ pub struct FileChange {
     pub path: RawPath,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mode: Option<u32>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none", with = "crate::wide::maybe")]
     pub size: Option<u64>,
     /// Of the content after the change; only for files.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -171,6 +171,7 @@ pub struct ExecExited {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BlockedAttempt {
     pub syscall: String,
+    #[serde(with = "crate::wide::many")]
     pub args: Vec<u64>,
     /// Inside the sandbox's own pid namespace where the kernel tells it.
     pub pid: u32,
@@ -184,7 +185,9 @@ pub struct BlockedAttempt {
 pub struct LimitHit {
     /// The field of the spec: `memory`, `pids`, `timeout`, `output`…
     pub limit: String,
+    #[serde(with = "crate::wide::one")]
     pub allowed: u64,
+    #[serde(with = "crate::wide::one")]
     pub seen: u64,
     pub detail: String,
 }

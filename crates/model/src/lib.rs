@@ -12,6 +12,7 @@ mod path;
 mod quantity;
 mod spec;
 mod tier;
+mod wide;
 
 pub use change::{ChangeOp, FileChange, FileKind};
 pub use digest::{Digest, DigestError};

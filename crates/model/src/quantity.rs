@@ -29,6 +29,9 @@ pub struct Bytes(pub u64);
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Span(pub Duration);
 
+/// Sizes go into traces, whose integers stay below this so that every JSON reader keeps them exactly.
+const MAX_BYTES: u64 = 1 << 53;
+
 fn split(text: &str) -> Option<(f64, String)> {
     let text = text.trim();
     let end = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
@@ -50,7 +53,7 @@ impl FromStr for Bytes {
             _ => return Err(bad()),
         };
         let bytes = number * (1u64 << shift) as f64;
-        if !bytes.is_finite() || bytes >= 2f64.powi(62) {
+        if !bytes.is_finite() || bytes >= MAX_BYTES as f64 {
             return Err(bad());
         }
         Ok(Self(bytes as u64))
@@ -157,7 +160,8 @@ impl Serialize for Bytes {
 impl<'de> Deserialize<'de> for Bytes {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
         match Written::deserialize(from)? {
-            Written::Number(bytes) => Ok(Self(bytes)),
+            Written::Number(bytes) if bytes < MAX_BYTES => Ok(Self(bytes)),
+            Written::Number(bytes) => bytes.to_string().parse().map_err(de::Error::custom),
             Written::Text(text) => text.parse().map_err(de::Error::custom),
         }
     }
@@ -188,7 +192,7 @@ mod tests {
         {
             assert_eq!(text.parse(), Ok(Bytes(bytes)), "{text}");
         }
-        for bad in ["", "M", "-1M", "1X", "1e400", "99999999T", "1 M M"] {
+        for bad in ["", "M", "-1M", "1X", "1e400", "99999999T", "8192T", "1 M M"] {
             assert!(bad.parse::<Bytes>().is_err(), "{bad}");
         }
         assert_eq!(Bytes(256 << 20).to_string(), "256 MiB");

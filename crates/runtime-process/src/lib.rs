@@ -1,1 +1,56 @@
+//! The process tier: namespaces, a root made of read-only binds with an overlay on the work dir, Landlock,
+//! seccomp, no capabilities, control groups. Works as root and as a plain user; never maps host id 0.
+//!
+//! It shares the host's kernel: a bug there is a way out. What is really in force is read back and reported.
 
+mod cgroup;
+mod create;
+mod doctor;
+mod explain;
+mod filter;
+mod hidden;
+mod layer;
+mod layout;
+mod limits;
+mod plan;
+mod reap;
+mod report;
+mod sandbox;
+mod syscalls;
+mod users;
+mod view;
+
+pub use doctor::{Fact, facts};
+pub use reap::{Leftover, reap};
+
+use cofferdam_model::Tier;
+use cofferdam_runtime::{Backend, Fault, Probe, RuntimeError, Sandbox, SandboxSpec};
+
+/// The tier. The default is the real thing; the fields weaken it for negative controls and fault tests.
+#[derive(Debug, Default)]
+pub struct ProcessBackend {
+    /// Controls to leave out, by their name in the report. Nothing that users reach sets this but the
+    /// deliberately weakened profile of the escape checks.
+    pub without: Vec<String>,
+    /// The step that is to fail.
+    pub fault: Fault,
+}
+
+impl Backend for ProcessBackend {
+    fn tier(&self) -> Tier {
+        Tier::Process
+    }
+
+    fn probe(&self) -> Probe {
+        doctor::probe()
+    }
+
+    fn create(&self, spec: SandboxSpec) -> Result<Box<dyn Sandbox>, RuntimeError> {
+        create::create(spec, &self.without, self.fault)
+    }
+}
+
+/// The names of the steps by which a sandbox is made, in order.
+pub fn step_names() -> Vec<&'static str> {
+    create::RECIPE.0.iter().map(|step| step.name).collect()
+}

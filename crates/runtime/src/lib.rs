@@ -1,1 +1,17 @@
+//! What a sandbox *is*, whatever it is made of: what it is asked to be, what it can be asked, the steps by
+//! which it comes to be and is undone, and the guest program that every tier starts.
+//!
+//! A tier is a crate of its own that implements `Backend`. Nothing here touches the host.
 
+mod backend;
+mod fake;
+mod recipe;
+
+pub use backend::{Backend, Committed, Finished, Identity, Probe, RuntimeError, Sandbox, SandboxSpec};
+pub use fake::FakeBackend;
+pub use recipe::{Fault, Injected, Recipe, Standing, Step};
+
+/// The first process inside every sandbox, ready to be written to a file or a memory file.
+pub fn guest_program() -> &'static [u8] {
+    include_bytes!(concat!(env!("OUT_DIR"), "/cofferdam-guest"))
+}

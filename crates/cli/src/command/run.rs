@@ -1,0 +1,186 @@
+//! `cofferdam run`: one command, one sandbox, one trace. Input, output and exit code are the command's own.
+
+use crate::args;
+use crate::output::{Failure, Output};
+use cofferdam_engine::{Engine, Outcome, Run, Stdio, Trace, load_spec};
+use cofferdam_model::{ChangeOp, Changes, Exit, FileChange, SessionSpec};
+use serde_json::json;
+use std::fs::File;
+use std::io::{self, BufRead, IsTerminal, Write};
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::{Path, PathBuf};
+
+pub(crate) fn run(home: Option<PathBuf>, args: Box<args::Run>, output: &Output) -> Result<u8, Failure> {
+    let terminal = io::stdin().is_terminal() && io::stdout().is_terminal();
+    let tty = (args.tty || terminal) && !args.no_tty;
+    let trace_out = args.trace_out.clone();
+    let durable = args.durable;
+    if let Some(policy) = &args.policy {
+        refuse_policy(policy)?;
+    }
+    let spec = spec(*args)?;
+    let engine = Engine::open(home)?;
+    let outcome = engine.run(Run {
+        spec,
+        stdio: Stdio {
+            stdin: own(io::stdin()),
+            stdout: must(own(io::stdout()))?,
+            stderr: must(own(io::stderr()))?,
+        },
+        tty,
+        durable,
+        decide: &mut ask,
+        by: concat!("cofferdam ", env!("CARGO_PKG_VERSION")).into(),
+    })?;
+    if let Some(path) = trace_out {
+        copy_trace(&engine, &outcome, &path)?;
+    }
+    report(&outcome, output);
+    Ok(u8::try_from(outcome.exit.code().rem_euclid(256)).unwrap_or(1))
+}
+
+/// A descriptor of our own on the same file. The command never gets the caller's.
+fn own(stream: impl AsFd) -> Option<OwnedFd> {
+    stream.as_fd().try_clone_to_owned().ok()
+}
+
+/// Output that was closed by the caller goes nowhere, as it would without us.
+fn must(fd: Option<OwnedFd>) -> Result<OwnedFd, Failure> {
+    match fd {
+        Some(fd) => Ok(fd),
+        None => Ok(File::options().write(true).open("/dev/null")?.into()),
+    }
+}
+
+/// The file is read so that its mistakes are named, but what it allows cannot be enforced yet.
+fn refuse_policy(path: &Path) -> Result<(), Failure> {
+    let text = std::fs::read_to_string(path)
+        .map_err(|error| Failure::Usage(format!("cannot read policy {}: {error}", path.display())))?;
+    if let Err(error) = toml::from_str::<toml::Table>(&text) {
+        let line =
+            error.span().map_or(1, |span| text[..span.start.min(text.len())].matches('\n').count() + 1);
+        return Err(Failure::Usage(format!("{}:{line}: {}", path.display(), error.message())));
+    }
+    let what = "refused: this build has no egress layer that could enforce a policy, and nothing leaves a sandbox in any case";
+    Err(Failure::Refused(format!("{what}; leave --policy out")))
+}
+
+/// The spec file, if any, with the flags on top.
+fn spec(args: args::Run) -> Result<SessionSpec, Failure> {
+    let mut spec = match &args.spec {
+        Some(path) => load_spec(path)?,
+        None => SessionSpec { changes: default_changes(), ..SessionSpec::default() },
+    };
+    if !args.command.is_empty() {
+        spec.command = args.command;
+    }
+    macro_rules! overrides {
+        ($($flag:ident => $field:expr),+) => { $(if let Some(value) = args.$flag { $field = value; })+ };
+    }
+    overrides!(isolation => spec.isolation, profile => spec.profile, users => spec.users, changes => spec.changes);
+    macro_rules! replaces {
+        ($($flag:ident => $field:expr),+) => { $(if args.$flag.is_some() { $field = args.$flag; })+ };
+    }
+    replaces!(floor => spec.floor, workdir => spec.workdir, cpu => spec.limits.cpu, memory => spec.limits.memory);
+    replaces!(pids => spec.limits.pids, disk => spec.limits.disk, files => spec.limits.files);
+    replaces!(timeout => spec.limits.timeout, output => spec.limits.output);
+    spec.nested |= args.nested;
+    spec.require.extend(args.require);
+    spec.accept.extend(args.accept);
+    spec.mounts.extend(args.mount);
+    spec.hide.extend(args.hide);
+    for entry in args.env {
+        let (name, value) = variable(&entry)?;
+        spec.env.insert(name, value);
+    }
+    Ok(spec)
+}
+
+fn variable(entry: &str) -> Result<(String, String), Failure> {
+    match entry.split_once('=') {
+        Some((name, value)) => Ok((name.into(), value.into())),
+        None => match std::env::var(entry) {
+            Ok(value) => Ok((entry.into(), value)),
+            Err(_) => Err(Failure::Usage(format!(
+                "--env {entry}: no such variable here; write --env {entry}=VALUE"
+            ))),
+        },
+    }
+}
+
+fn default_changes() -> Changes {
+    if io::stdin().is_terminal() && io::stderr().is_terminal() { Changes::Ask } else { Changes::Keep }
+}
+
+/// Lists the changes and asks. No answer, or no terminal, is a no.
+fn ask(changes: &[FileChange]) -> bool {
+    let mut err = io::stderr().lock();
+    let _ = writeln!(err, "\ncofferdam: the command changed {} paths:", changes.len());
+    for change in changes.iter().take(20) {
+        let _ = writeln!(err, "  {} {}", mark(change.op), change.path);
+    }
+    if changes.len() > 20 {
+        let _ = writeln!(err, "  … and {} more", changes.len() - 20);
+    }
+    let _ = write!(err, "Keep them? [y/N] ");
+    let _ = err.flush();
+    let mut answer = String::new();
+    io::stdin().lock().read_line(&mut answer).is_ok() && matches!(answer.trim(), "y" | "Y" | "yes")
+}
+
+pub(crate) fn mark(op: ChangeOp) -> &'static str {
+    match op {
+        ChangeOp::Created => "+",
+        ChangeOp::Modified => "~",
+        ChangeOp::Deleted => "-",
+    }
+}
+
+fn copy_trace(engine: &Engine, outcome: &Outcome, path: &Path) -> Result<(), Failure> {
+    let trace = Trace { id: Some(outcome.session.clone()), path: outcome.trace.clone() };
+    let mut file = File::create(path)?;
+    match path.extension().is_some_and(|extension| extension == "jsonl") {
+        true => Ok(engine.export_events(&trace, &mut file)?),
+        false => Ok(engine.export_bundle(&trace, file)?),
+    }
+}
+
+/// What a caller should know that the command's own output does not say.
+fn report(outcome: &Outcome, output: &Output) {
+    if output.json {
+        output.aside(&json!({
+            "session": outcome.session,
+            "exit": outcome.exit.code(),
+            "ended": outcome.exit,
+            "usage": outcome.usage,
+            "tier": outcome.report.tier,
+            "limits": outcome.limits,
+            "changes": outcome.decided,
+            "trace": outcome.trace.to_string_lossy(),
+        }));
+        return;
+    }
+    for hit in &outcome.limits {
+        output.remark(&hit.detail);
+    }
+    match outcome.exit {
+        Exit::TimedOut => output.remark("killed: the time limit was reached"),
+        Exit::LimitReached => output.remark("killed: the output limit was reached"),
+        Exit::NotFound => output.remark("the command was not found inside the sandbox; a program in a place that is not shown can be shown with --mount"),
+        Exit::NotExecutable => output.remark("the command cannot be executed"),
+        _ => {}
+    }
+    if let Some(decided) = &outcome.decided {
+        for skipped in &decided.skipped {
+            output.remark(format!("not kept: {}: {}", skipped.path, skipped.reason));
+        }
+        if output.verbose {
+            let verb = if decided.kept { "kept" } else { "discarded" };
+            let (c, m, d) = (decided.created, decided.modified, decided.deleted);
+            output.remark(format!("{verb} {c} created, {m} modified, {d} deleted"));
+        }
+    }
+    if output.verbose {
+        output.remark(format!("session {}", outcome.session));
+    }
+}

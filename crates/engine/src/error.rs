@@ -1,0 +1,71 @@
+//! What can go wrong in a session, each with its kind: the doors translate kinds, not texts.
+
+use cofferdam_guest::host::HostError;
+use cofferdam_model::{IdError, SpecError, Tier};
+use cofferdam_runtime::RuntimeError;
+use cofferdam_seal::KeyError;
+use cofferdam_store::{BundlesError, CatalogError, HomeError, KeyStoreError, LeaseError};
+use cofferdam_trace::{ArchiveError, ReadError, WriteError};
+use std::io;
+use std::path::PathBuf;
+
+#[derive(Debug, thiserror::Error)]
+pub enum EngineError {
+    #[error("{0}")]
+    Spec(#[from] SpecError),
+    #[error("{path}:{line}: {message}")]
+    SpecFile { path: PathBuf, line: usize, message: String },
+    #[error("cannot read {path}: {source}")]
+    Unreadable { path: PathBuf, source: io::Error },
+    #[error("work dir {path}: {source}; choose a directory that exists with --workdir")]
+    Workdir { path: PathBuf, source: io::Error },
+    #[error(
+        "refused: the {tier} tier is not in this build; use --isolation process, or leave --isolation out"
+    )]
+    NoTier { tier: Tier },
+    #[error(
+        "refused: a floor of {floor} is demanded and the strongest tier here is {have}; lower --floor, or use a host that has {floor}"
+    )]
+    Floor { floor: Tier, have: Tier },
+    #[error("{0}")]
+    Runtime(#[from] RuntimeError),
+    #[error("{0}")]
+    Guest(HostError),
+    #[error("the command could not be started: {step}: {source}")]
+    Exec { step: String, source: io::Error },
+    #[error("the trace could not be written, so the run was ended: {0}")]
+    Record(#[from] WriteError),
+    #[error("{0}")]
+    Read(#[from] ReadError),
+    #[error("{0}")]
+    Archive(#[from] ArchiveError),
+    #[error("{0}")]
+    Home(#[from] HomeError),
+    #[error("{0}")]
+    Keys(#[from] KeyStoreError),
+    #[error("{path}: {source}")]
+    Key { path: PathBuf, source: KeyError },
+    #[error("{0}")]
+    Lease(#[from] LeaseError),
+    #[error("{0}")]
+    Catalog(#[from] CatalogError),
+    #[error("{0}")]
+    Bundles(#[from] BundlesError),
+    #[error("no trace has an id that begins with `{0}`; see `cofferdam trace ls`")]
+    NoTrace(String),
+    #[error("`{prefix}` fits {count} traces; give more of the id")]
+    Ambiguous { prefix: String, count: usize },
+    #[error("{0}")]
+    Id(#[from] IdError),
+    #[error("{doing}: {source}")]
+    Io { doing: &'static str, source: io::Error },
+    #[error("the sandbox ended before it was ready; run `cofferdam doctor`")]
+    NoChannel,
+}
+
+impl EngineError {
+    /// Whether the host or the spec refused, as against something that broke.
+    pub fn is_refusal(&self) -> bool {
+        matches!(self, Self::NoTier { .. } | Self::Floor { .. } | Self::Runtime(RuntimeError::Refused { .. }))
+    }
+}

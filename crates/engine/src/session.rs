@@ -1,0 +1,335 @@
+//! One session from start to end.
+
+use crate::Engine;
+use crate::environment::{self, Environment};
+use crate::error::EngineError;
+use crate::record::{Recorder, now_us};
+use crate::relay::{Around, Bounds, Ended, FORWARDED, Relay, Stdio, current_size};
+use crate::tiers;
+use cofferdam_guest::wire;
+use cofferdam_model::{
+    Body, ChangeOp, Changes, ChangesDecided, EnforcementReport, ExecExited, ExecStarted, Exit, FileChange,
+    Profile, RawPath, SessionEnded, SessionId, SessionSpec, SessionStarted, Usage,
+};
+use cofferdam_runtime::{Backend, Committed, Finished, Sandbox, SandboxSpec};
+use cofferdam_store::Estate;
+use cofferdam_sys::signal::Signals;
+use cofferdam_sys::terminal::RawMode;
+use cofferdam_trace::{FORMAT, Options, Writer};
+use rustix::process::Signal;
+use std::os::fd::AsFd;
+use std::os::unix::ffi::OsStrExt;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Instant;
+
+/// Asked once, after the command has ended, when the spec leaves it to a person.
+pub type Decide<'a> = &'a mut dyn FnMut(&[FileChange]) -> bool;
+
+/// What is to be run, and for whom.
+pub struct Run<'a> {
+    pub spec: SessionSpec,
+    pub stdio: Stdio,
+    /// Give the command a terminal of its own, relayed to the caller's.
+    pub tty: bool,
+    /// Wait for the disk at every signature of the trace.
+    pub durable: bool,
+    pub decide: Decide<'a>,
+    /// The writer's name and version, for the trace.
+    pub by: String,
+}
+
+/// How a session ended.
+#[derive(Debug)]
+pub struct Outcome {
+    pub session: SessionId,
+    pub exit: Exit,
+    pub usage: Usage,
+    pub report: EnforcementReport,
+    pub changes: Vec<FileChange>,
+    pub decided: Option<ChangesDecided>,
+    pub limits: Vec<cofferdam_model::LimitHit>,
+    pub trace: PathBuf,
+}
+
+impl Engine {
+    /// Runs one command in one sandbox. An error means that Cofferdam failed or refused, not the command.
+    pub fn run(&self, run: Run<'_>) -> Result<Outcome, EngineError> {
+        run.spec.check()?;
+        let backend = tiers::choose(&run.spec)?;
+        let session = self.new_id()?;
+        let workdir = find_workdir(&run.spec)?;
+        self.reap_leftovers();
+        // Blocked from here on, so that no signal can end us between two steps.
+        let signals = listen(run.tty)?;
+        let estate = Estate {
+            pid: std::process::id(),
+            started_us: now_us(),
+            cgroups: Vec::new(),
+            layer: Some(RawPath::from(self.home.layer_dir(&session).as_path())),
+        };
+        let lease = self.home.lease(&session, &estate)?;
+        let result = self.recorded(run, backend.as_ref(), &session, workdir, signals);
+        let released = lease.release();
+        let outcome = result?;
+        released?;
+        Ok(outcome)
+    }
+
+    fn recorded(
+        &self,
+        run: Run<'_>,
+        backend: &dyn Backend,
+        session: &SessionId,
+        workdir: PathBuf,
+        signals: Signals,
+    ) -> Result<Outcome, EngineError> {
+        let options = Options { durable: run.durable };
+        let trace = self.home.trace_dir(session);
+        let writer = Writer::create(&trace, Arc::new(self.home.signing_key()?), options)?;
+        let mut recorder = Recorder::new(writer);
+        let start = Body::SessionStarted(Box::new(SessionStarted {
+            session: session.clone(),
+            by: run.by.clone(),
+            format: FORMAT,
+            spec: run.spec.clone(),
+            workdir: RawPath::from(workdir.as_path()),
+            user: rustix::process::geteuid().as_raw().to_string(),
+            host: rustix::system::uname().nodename().to_string_lossy().into_owned(),
+        }));
+        recorder.append(None, &start)?;
+        let spec = self.sandbox_spec(&run.spec, session, workdir.clone())?;
+        let open = Open { session: session.clone(), recorder, workdir, signals };
+        match backend.create(spec) {
+            Ok(sandbox) => open.go(run, sandbox, trace),
+            Err(error) => {
+                open.close(Exit::Code(125), Usage::default(), Some(error.to_string()))?;
+                Err(error.into())
+            }
+        }
+    }
+
+    fn new_id(&self) -> Result<SessionId, EngineError> {
+        let mut random = [0u8; 8];
+        rustix::rand::getrandom(&mut random, rustix::rand::GetRandomFlags::empty())
+            .map_err(|errno| EngineError::Io { doing: "make a session id", source: errno.into() })?;
+        Ok(SessionId::new(now_us() / 1000, u64::from_le_bytes(random)))
+    }
+
+    fn sandbox_spec(
+        &self,
+        spec: &SessionSpec,
+        id: &SessionId,
+        workdir: PathBuf,
+    ) -> Result<SandboxSpec, EngineError> {
+        let staging = self.home.staging_dir()?;
+        let home = std::env::var_os("HOME").map(PathBuf::from).filter(|h| h.is_absolute());
+        let search = std::env::var_os("PATH").unwrap_or_default();
+        Ok(SandboxSpec {
+            id: id.clone(),
+            workdir,
+            home: home.unwrap_or_else(|| PathBuf::from("/home/user")),
+            path: std::env::split_paths(&search).filter(|p| p.is_absolute()).collect(),
+            mounts: spec.mounts.clone(),
+            hide: spec.hide.clone(),
+            profile: spec.profile,
+            users: spec.users,
+            limits: spec.limits.clone(),
+            nested: spec.nested,
+            require: spec.require.clone(),
+            accept: spec.accept.clone(),
+            layer: self.home.layer_dir(id),
+            staging,
+            // For the whole machine: two state directories must not give out the same ids.
+            ranges: PathBuf::from("/run/cofferdam/ranges"),
+        })
+    }
+
+    /// What supervisors that were killed left behind. Failing to clean up is no reason not to run.
+    fn reap_leftovers(&self) {
+        for stale in self.home.stale_leases().unwrap_or_default() {
+            let (session, layer) = (stale.id.to_string(), self.home.layer_dir(&stale.id));
+            cofferdam_runtime_process::reap(&cofferdam_runtime_process::Leftover { session, layer });
+            // What could not be removed now is found again by the next start.
+            let _ = stale.clear();
+        }
+    }
+}
+
+fn find_workdir(spec: &SessionSpec) -> Result<PathBuf, EngineError> {
+    let asked = spec.workdir.clone().unwrap_or_else(|| PathBuf::from("."));
+    asked.canonicalize().map_err(|source| EngineError::Workdir { path: asked, source })
+}
+
+fn listen(tty: bool) -> Result<Signals, EngineError> {
+    let mut all = FORWARDED.to_vec();
+    if tty {
+        all.push(Signal::WINCH);
+    }
+    Signals::listen(&all)
+        .map_err(|errno| EngineError::Io { doing: "listen for signals", source: errno.into() })
+}
+
+/// A session whose trace is open.
+struct Open {
+    session: SessionId,
+    recorder: Recorder,
+    workdir: PathBuf,
+    signals: Signals,
+}
+
+impl Open {
+    fn go(
+        mut self,
+        run: Run<'_>,
+        mut sandbox: Box<dyn Sandbox>,
+        trace: PathBuf,
+    ) -> Result<Outcome, EngineError> {
+        let began = Instant::now();
+        let report = sandbox.report().clone();
+        self.recorder.append(None, &Body::Enforcement(Box::new(report.clone())))?;
+        let (asked, decide) = (run.spec.changes, run.decide);
+        let ended = match self.command(run.spec, run.stdio, run.tty, sandbox.as_mut()) {
+            Ok(ended) => ended,
+            Err(error) => {
+                drop(sandbox);
+                self.close(Exit::Code(125), Usage::default(), Some(error.to_string()))?;
+                return Err(error);
+            }
+        };
+        let finished = sandbox.finish()?;
+        self.limits(&finished)?;
+        let usage =
+            Usage { peak_memory: finished.usage.peak_memory.max(ended.usage.peak_memory), ..ended.usage };
+        let changes = sandbox.changes()?;
+        let decided = self.decide(asked, decide, &changes, sandbox.as_mut())?;
+        // Everything of the sandbox is gone before the trace says that the session has ended.
+        drop(sandbox);
+        let total = Usage { wall_us: began.elapsed().as_micros() as u64, ..usage };
+        let (session, exit) = (self.session.clone(), ended.exit);
+        self.close(exit, total, None)?;
+        Ok(Outcome { session, exit, usage: total, report, changes, decided, limits: finished.limits, trace })
+    }
+
+    fn command(
+        &mut self,
+        spec: SessionSpec,
+        stdio: Stdio,
+        tty: bool,
+        sandbox: &mut dyn Sandbox,
+    ) -> Result<Ended, EngineError> {
+        let who = sandbox.identity();
+        let environment = environment::build(
+            &spec,
+            &who,
+            &self.session,
+            |name| std::env::var_os(name),
+            std::env::vars_os(),
+        );
+        let exec = self.recorder.append(
+            None,
+            &Body::ExecStarted(ExecStarted {
+                argv: spec.command.clone(),
+                env: environment.names.clone(),
+                cwd: RawPath::from(self.workdir.as_path()),
+                tty,
+                user: who.name.clone(),
+            }),
+        )?;
+        self.recorder.checkpoint()?;
+        let user = (spec.profile == Profile::Box).then(|| wire::User {
+            uid: who.uid,
+            gid: who.gid,
+            groups: Vec::new(),
+        });
+        let ended = self.relay(&spec, &environment, user, stdio, tty, exec, sandbox)?;
+        let Ended { exit, usage, outputs } = ended;
+        for (stream, captured) in outputs {
+            self.recorder.output(exec, stream, captured)?;
+        }
+        self.recorder.append(Some(exec), &Body::ExecExited(ExecExited { exit, usage }))?;
+        Ok(Ended { exit, usage, outputs: Vec::new() })
+    }
+
+    fn relay(
+        &mut self,
+        spec: &SessionSpec,
+        environment: &Environment,
+        user: Option<wire::User>,
+        stdio: Stdio,
+        tty: bool,
+        exec: u64,
+        sandbox: &mut dyn Sandbox,
+    ) -> Result<Ended, EngineError> {
+        let channel = sandbox.take_channel().ok_or(EngineError::NoChannel)?;
+        let terminal = stdio.stdin.as_ref().filter(|_| tty).map(AsFd::as_fd);
+        let size = terminal.and_then(current_size).unwrap_or(wire::Size { rows: 24, columns: 80 });
+        let keyboard = terminal.map(|fd| fd.try_clone_to_owned()).transpose();
+        let keyboard = keyboard.map_err(|source| EngineError::Io { doing: "use the terminal", source })?;
+        let _raw = keyboard.as_ref().and_then(|fd| RawMode::enter(fd.as_fd()).ok());
+        let request = wire::Exec {
+            argv: spec.command.iter().map(String::as_bytes).collect(),
+            env: environment.entries.iter().map(Vec::as_slice).collect(),
+            cwd: self.workdir.as_os_str().as_bytes(),
+            user,
+            tty: tty.then_some(size),
+            stdin: if stdio.stdin.is_some() { wire::Stdin::Piped } else { wire::Stdin::Null },
+        };
+        let timeout = spec.limits.timeout.map(|span| span.0);
+        let bounds = Bounds {
+            deadline: timeout.map(|after| Instant::now() + after),
+            timeout: timeout.unwrap_or_default(),
+            output: spec.limits.output.map(|bytes| bytes.0),
+        };
+        let around =
+            Around { sandbox, recorder: &mut self.recorder, signals: &self.signals, bounds, parent: exec };
+        Relay::start(channel, &request, around, stdio)?.run()
+    }
+
+    fn limits(&mut self, finished: &Finished) -> Result<(), EngineError> {
+        for hit in &finished.limits {
+            self.recorder.append(None, &Body::Limit(hit.clone()))?;
+        }
+        Ok(())
+    }
+
+    /// Records every change, then keeps or drops them all.
+    fn decide(
+        &mut self,
+        asked: Changes,
+        decide: Decide<'_>,
+        changes: &[FileChange],
+        sandbox: &mut dyn Sandbox,
+    ) -> Result<Option<ChangesDecided>, EngineError> {
+        if changes.is_empty() {
+            return Ok(None);
+        }
+        for change in changes {
+            self.recorder.append(None, &Body::FileChanged(change.clone()))?;
+        }
+        // Signed before the host is touched: what is about to happen is on record.
+        self.recorder.checkpoint()?;
+        let (keep, by) = match asked {
+            Changes::Keep => (true, "spec"),
+            Changes::Discard => (false, "spec"),
+            Changes::Ask => (decide(changes), "person"),
+        };
+        let committed = if keep { sandbox.commit()? } else { Committed::default() };
+        let count = |op: ChangeOp| changes.iter().filter(|c| c.op == op).count() as u64;
+        let decided = ChangesDecided {
+            kept: keep,
+            by: by.into(),
+            created: count(ChangeOp::Created),
+            modified: count(ChangeOp::Modified),
+            deleted: count(ChangeOp::Deleted),
+            skipped: committed.skipped,
+        };
+        self.recorder.append(None, &Body::ChangesDecided(decided.clone()))?;
+        Ok(Some(decided))
+    }
+
+    fn close(mut self, exit: Exit, usage: Usage, error: Option<String>) -> Result<(), EngineError> {
+        self.recorder.append(None, &Body::SessionEnded(SessionEnded { exit, usage, error }))?;
+        self.recorder.seal().map(drop)
+    }
+}

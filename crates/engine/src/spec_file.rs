@@ -1,0 +1,64 @@
+//! Reads a session spec from a file, TOML or JSON, and says which line is wrong.
+
+use crate::error::EngineError;
+use cofferdam_model::SessionSpec;
+use std::path::Path;
+
+pub fn load(path: &Path) -> Result<SessionSpec, EngineError> {
+    let text = std::fs::read_to_string(path)
+        .map_err(|source| EngineError::Unreadable { path: path.to_owned(), source })?;
+    let wrong = |line: usize, message: String| EngineError::SpecFile { path: path.to_owned(), line, message };
+    if path.extension().is_some_and(|extension| extension == "json") {
+        return serde_json::from_str(&text).map_err(|error| wrong(error.line(), plain(&error.to_string())));
+    }
+    toml::from_str(&text).map_err(|error| {
+        let line =
+            error.span().map_or(1, |span| text[..span.start.min(text.len())].matches('\n').count() + 1);
+        wrong(line, error.message().to_owned())
+    })
+}
+
+/// serde_json repeats the place at the end of its message.
+fn plain(message: &str) -> String {
+    message.rsplit_once(" at line ").map_or(message, |(front, _)| front).to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(name: &str, text: &str, expected: &str) {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join(name);
+        std::fs::write(&path, text).unwrap();
+        let error = load(&path).unwrap_err().to_string();
+        assert!(error.contains(expected), "{error}");
+    }
+
+    #[test]
+    fn the_line_and_the_field_are_named() {
+        check(
+            "s.toml",
+            "command = [\"true\"]\n\n[limits]\nmemry = \"1G\"\n",
+            "s.toml:4: unknown field `memry`",
+        );
+        check(
+            "s.toml",
+            "command = [\"true\"]\nisolation = \"vm\"\n",
+            "s.toml:2: `vm` is not an isolation tier",
+        );
+        check("s.toml", "command = [\n", "s.toml:");
+        check("s.json", "{\n\"command\": 7\n}", "s.json:2: invalid type");
+        check("s.toml", "[limits]\nmemory = \"lots\"\n", "s.toml:2: `lots` is not a size");
+    }
+
+    #[test]
+    fn a_good_file_loads() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("s.toml");
+        std::fs::write(&path, "command = [\"make\"]\nchanges = \"discard\"\n[limits]\nmemory = \"1G\"\ncpu = 1.5\ntimeout = \"90s\"\n").unwrap();
+        let spec = load(&path).unwrap();
+        assert_eq!(spec.limits.cpu.unwrap().milli, 1500);
+        assert_eq!(spec.command, ["make"]);
+    }
+}

@@ -1,0 +1,69 @@
+//! Which tier a session gets.
+
+use crate::error::EngineError;
+use cofferdam_model::{Isolation, SessionSpec, Tier};
+use cofferdam_runtime::{Backend, Probe};
+use cofferdam_runtime_process::ProcessBackend;
+use serde::Serialize;
+
+/// A tier as `doctor` tells of it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct TierFact {
+    pub tier: Tier,
+    pub works: bool,
+    pub detail: String,
+    pub fix: Option<String>,
+}
+
+impl From<Probe> for TierFact {
+    fn from(probe: Probe) -> Self {
+        Self { tier: probe.tier, works: probe.works, detail: probe.detail, fix: probe.fix }
+    }
+}
+
+/// Every tier, with whether it works here.
+pub fn tiers() -> Vec<TierFact> {
+    let missing = |tier: Tier| TierFact {
+        tier,
+        works: false,
+        detail: "not in this build".into(),
+        fix: Some("use the process tier".into()),
+    };
+    Tier::ALL
+        .into_iter()
+        .map(
+            |tier| {
+                if tier == Tier::Process { ProcessBackend::default().probe().into() } else { missing(tier) }
+            },
+        )
+        .collect()
+}
+
+/// The backend for a spec, or why there is none.
+pub(crate) fn choose(spec: &SessionSpec) -> Result<Box<dyn Backend>, EngineError> {
+    let tier = match spec.isolation {
+        Isolation::Auto => Tier::Process,
+        Isolation::Tier(tier) => tier,
+    };
+    if tier != Tier::Process {
+        return Err(EngineError::NoTier { tier });
+    }
+    match spec.floor {
+        Some(floor) if !tier.meets(floor) => Err(EngineError::Floor { floor, have: tier }),
+        _ => Ok(Box::new(ProcessBackend::default())),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_floor_that_is_not_met_is_refused() {
+        let spec = SessionSpec { floor: Some(Tier::Microvm), ..Default::default() };
+        assert!(matches!(choose(&spec), Err(EngineError::Floor { floor: Tier::Microvm, .. })));
+        let spec = SessionSpec { isolation: Isolation::Tier(Tier::Gvisor), ..Default::default() };
+        assert!(choose(&spec).is_err_and(|error| error.is_refusal()));
+        assert!(choose(&SessionSpec::default()).is_ok());
+    }
+}

@@ -1,0 +1,250 @@
+//! One command, from the request to the last of its bytes.
+
+use crate::outbox::Outbox;
+use crate::streams::{Fate, Input, Output};
+use crate::terminal::{self, Terminal};
+use alloc::ffi::CString;
+use alloc::vec::Vec;
+use cofferdam_guest::wire::{self, Exited, Fault, Kind, Outcome, Started, Stdin, Step, Stream, Target};
+use cofferdam_sys::reap::{Ended, Status};
+use cofferdam_sys::spawn::{self, Command, Failure, User};
+use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
+use rustix::fs::{Gid, Mode, OFlags, Uid, fchown, fcntl_setfl};
+use rustix::io::Errno;
+use rustix::pipe::{PipeFlags, pipe_with};
+use rustix::process::{Pid, Signal, kill_process, kill_process_group};
+use rustix::termios::tcgetpgrp;
+
+pub(crate) struct Exec {
+    pub(crate) id: u32,
+    /// Until it is reaped: after that the number may be another's.
+    leader: Option<Pid>,
+    exited: Option<Exited>,
+    pub(crate) input: Option<Input>,
+    pub(crate) outputs: Vec<Output>,
+    terminal: Option<OwnedFd>,
+    /// The host knows that it has ended.
+    pub(crate) over: bool,
+}
+
+/// Our ends and the command's.
+struct Ends {
+    input: Option<Input>,
+    outputs: Vec<Output>,
+    theirs: Theirs,
+}
+
+enum Theirs {
+    Pipes([OwnedFd; 3]),
+    Terminal(OwnedFd),
+}
+
+fn c_strings(strings: &[&[u8]]) -> Result<Vec<CString>, Fault> {
+    strings.iter().map(|text| CString::new(*text).map_err(|_| Fault::Request)).collect()
+}
+
+impl Exec {
+    /// `Ok(None)`: it could not be started, and the host was told why.
+    pub(crate) fn start(
+        id: u32,
+        request: &wire::Exec<'_>,
+        outbox: &mut Outbox,
+    ) -> Result<Option<Self>, Fault> {
+        let (argv, env) = (c_strings(&request.argv)?, c_strings(&request.env)?);
+        let cwd = CString::new(request.cwd).map_err(|_| Fault::Request)?;
+        if argv.is_empty() {
+            return Err(Fault::Request);
+        }
+        let user = request.user.as_ref();
+        let user = user.map(|user| User { uid: user.uid, gid: user.gid, groups: &user.groups });
+        let started = Ends::open(request).map_err(outcome_of).and_then(|ends| {
+            let command = Command {
+                argv: &argv,
+                env: &env,
+                cwd: &cwd,
+                stdio: ends.stdio(),
+                terminal: matches!(ends.theirs, Theirs::Terminal(_)),
+                user,
+            };
+            spawn::spawn(&command).map(|leader| (leader, ends)).map_err(outcome_of)
+        });
+        Ok(match started {
+            Ok((leader, ends)) => {
+                let pid = leader.as_raw_nonzero().get() as u32;
+                outbox.put(Kind::Started, id, None, &Started { pid });
+                Some(Self::running(id, leader, ends))
+            }
+            Err(outcome) => {
+                refuse(id, outcome, outbox);
+                None
+            }
+        })
+    }
+
+    /// Pipes are the command's alone from now on; its terminal stays open here too.
+    fn running(id: u32, leader: Pid, ends: Ends) -> Self {
+        let Ends { input, outputs, theirs } = ends;
+        let terminal = match theirs {
+            Theirs::Pipes(_) => None,
+            Theirs::Terminal(slave) => Some(slave),
+        };
+        Self { id, leader: Some(leader), exited: None, input, outputs, terminal, over: false }
+    }
+
+    /// Takes note of its end if it is the one that ended.
+    pub(crate) fn reaped(&mut self, ended: &Ended) -> bool {
+        if self.leader != Some(ended.pid) {
+            return false;
+        }
+        let outcome = match ended.status {
+            Status::Code(code) => Outcome::Code(code),
+            Status::Signal { signal, core } => Outcome::Signal { number: signal, core },
+        };
+        let usage = wire::Usage {
+            user_us: ended.usage.user_us,
+            system_us: ended.usage.system_us,
+            max_rss: ended.usage.max_rss,
+        };
+        self.exited = Some(Exited { outcome, usage });
+        self.leader = None;
+        self.input = None;
+        self.outputs.iter_mut().for_each(Output::leave);
+        true
+    }
+
+    /// Once it has ended: sends what is left of its output, then the news.
+    pub(crate) fn settle(&mut self, outbox: &mut Outbox) {
+        let Some(exited) = self.exited.filter(|_| !self.over) else { return };
+        for output in &mut self.outputs {
+            while output.pump(self.id, outbox).is_some() {}
+        }
+        if !self.outputs.iter().any(Output::is_open) {
+            outbox.put(Kind::Exited, self.id, None, &exited);
+            self.over = true;
+        }
+    }
+
+    /// Output of a command that runs is waited for; what one has left is fetched without waiting.
+    pub(crate) const fn is_running(&self) -> bool {
+        self.exited.is_none()
+    }
+
+    /// It has ended, and some of what it left can be sent now.
+    pub(crate) fn is_unsettled(&self, outbox: &Outbox) -> bool {
+        !self.is_running() && outbox.takes_output() && self.outputs.iter().any(Output::may_send)
+    }
+
+    /// Nobody reads its input any more.
+    pub(crate) fn close_input(&mut self, outbox: &mut Outbox) {
+        if let Some(input) = self.input.take()
+            && input.stream() == Stream::Stdin
+        {
+            outbox.put_eof(self.id, Stream::Stdin);
+        }
+    }
+
+    pub(crate) fn write_input(&mut self, outbox: &mut Outbox) {
+        match self.input.as_mut().map(|input| input.write(self.id, outbox)) {
+            None | Some(Fate::Open) => (),
+            Some(Fate::Done) => self.input = None,
+            Some(Fate::Unread) => self.close_input(outbox),
+        }
+    }
+
+    pub(crate) fn resize(&self, size: wire::Size) {
+        if let Some(output) = self.terminal.as_ref().and(self.outputs.first()) {
+            // A terminal that is being hung up has no size to set.
+            let _ = terminal::resize(output.fd(), size);
+        }
+    }
+
+    /// Whoever it was meant for may be gone already: that is no error.
+    pub(crate) fn signal(&self, signal: Signal, to: Target) {
+        let Some(leader) = self.leader else { return };
+        let foreground = || {
+            let output = self.terminal.as_ref().and(self.outputs.first())?;
+            tcgetpgrp(output.fd()).ok()
+        };
+        let _ = match to {
+            Target::Leader => kill_process(leader, signal),
+            Target::Group => kill_process_group(leader, signal),
+            Target::Foreground => kill_process_group(foreground().unwrap_or(leader), signal),
+        };
+    }
+}
+
+/// Tells the host that an exec did not come to be.
+pub(crate) fn refuse(id: u32, outcome: Outcome, outbox: &mut Outbox) {
+    outbox.put(Kind::Exited, id, None, &Exited { outcome, usage: wire::Usage::default() });
+}
+
+/// As shells tell "not found" from "not executable".
+fn outcome_of(failure: Failure) -> Outcome {
+    let errno = failure.errno.raw_os_error() as u16;
+    let step = match failure.step {
+        spawn::Step::Program => {
+            return match failure.errno {
+                Errno::NOENT | Errno::NOTDIR | Errno::LOOP | Errno::NAMETOOLONG => Outcome::NotFound,
+                _ => Outcome::NotExecutable { errno },
+            };
+        }
+        spawn::Step::Fork => Step::Fork,
+        spawn::Step::Session => Step::Session,
+        spawn::Step::Terminal => Step::Terminal,
+        spawn::Step::Stdio => Step::Stdio,
+        spawn::Step::User => Step::User,
+        spawn::Step::Directory => Step::Directory,
+    };
+    Outcome::Failed { step, errno }
+}
+
+impl Ends {
+    fn open(request: &wire::Exec<'_>) -> Result<Self, Failure> {
+        match request.tty {
+            Some(size) => Self::terminal(size, request.user.as_ref())
+                .map_err(|errno| Failure { step: spawn::Step::Terminal, errno }),
+            None => Self::pipes(request.stdin).map_err(|errno| Failure { step: spawn::Step::Stdio, errno }),
+        }
+    }
+
+    fn pipes(stdin: Stdin) -> Result<Self, Errno> {
+        let (theirs_in, input) = match stdin {
+            Stdin::Null => {
+                let flags = OFlags::RDONLY | OFlags::CLOEXEC;
+                (rustix::fs::open(c"/dev/null", flags, Mode::empty())?, None)
+            }
+            Stdin::Piped => {
+                let (theirs, ours) = pipe_with(PipeFlags::CLOEXEC)?;
+                fcntl_setfl(&ours, OFlags::NONBLOCK)?;
+                (theirs, Some(Input::new(Stream::Stdin, ours)))
+            }
+        };
+        let output = |stream| -> Result<(OwnedFd, Output), Errno> {
+            let (ours, theirs) = pipe_with(PipeFlags::CLOEXEC)?;
+            // Only our end: the command's blocks, as programs expect.
+            fcntl_setfl(&ours, OFlags::NONBLOCK)?;
+            Ok((theirs, Output::new(stream, ours)))
+        };
+        let (theirs_out, stdout) = output(Stream::Stdout)?;
+        let (theirs_err, stderr) = output(Stream::Stderr)?;
+        let theirs = Theirs::Pipes([theirs_in, theirs_out, theirs_err]);
+        Ok(Self { input, outputs: Vec::from([stdout, stderr]), theirs })
+    }
+
+    fn terminal(size: wire::Size, user: Option<&wire::User>) -> Result<Self, Errno> {
+        let Terminal { master, slave } = Terminal::open(size)?;
+        if let Some(user) = user {
+            fchown(&slave, Some(Uid::from_raw(user.uid)), None::<Gid>)?;
+        }
+        let input = Input::new(Stream::Tty, rustix::io::fcntl_dupfd_cloexec(&master, 3)?);
+        let outputs = Vec::from([Output::new(Stream::Tty, master)]);
+        Ok(Self { input: Some(input), outputs, theirs: Theirs::Terminal(slave) })
+    }
+
+    fn stdio(&self) -> [BorrowedFd<'_>; 3] {
+        match &self.theirs {
+            Theirs::Pipes([stdin, stdout, stderr]) => [stdin.as_fd(), stdout.as_fd(), stderr.as_fd()],
+            Theirs::Terminal(slave) => [slave.as_fd(); 3],
+        }
+    }
+}

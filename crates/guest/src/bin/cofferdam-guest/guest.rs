@@ -1,0 +1,278 @@
+//! The loop: wait for anything to happen, do what can be done without waiting, send what there is to say.
+
+use crate::exec::{self, Exec};
+use crate::outbox::Outbox;
+use alloc::vec::Vec;
+use cofferdam_guest::exit;
+use cofferdam_guest::wire::{
+    EXECS_MAX, Fault, FrameError, Header, Hello, Kind, Outcome, Part, Reader, Side, Step, Stream, Target,
+    ToGuest,
+};
+use cofferdam_sys::reap::reap;
+use cofferdam_sys::signal::Signals;
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
+use rustix::io::Errno;
+use rustix::process::{Pid, Signal};
+
+/// What is read from the host at once.
+const READ: usize = 64 * 1024;
+/// How many of the dead are buried before anyone else gets a turn: a fork bomb leaves them faster than that.
+const REAP_BATCH: usize = 512;
+/// How many frames of one command are sent before another gets a turn.
+const TURN: usize = 4;
+
+/// Why the guest ends.
+enum End {
+    Closed,
+    Fault(Fault),
+    System,
+}
+
+/// Something that is waited for.
+#[derive(Clone, Copy)]
+enum Place {
+    Channel,
+    Signals,
+    Input { exec: usize, unread: bool },
+    Output { exec: usize, output: usize },
+}
+
+impl Place {
+    /// An input that nobody reads is an error to the kernel.
+    const fn with(self, flags: PollFlags) -> Self {
+        match self {
+            Self::Input { exec, .. } => Self::Input { exec, unread: flags.contains(PollFlags::ERR) },
+            other => other,
+        }
+    }
+}
+
+pub(crate) struct Guest {
+    channel: OwnedFd,
+    inbox: Reader,
+    outbox: Outbox,
+    signals: Signals,
+    execs: Vec<Exec>,
+    pid: Pid,
+    /// The last batch was a full one.
+    more_to_reap: bool,
+}
+
+impl Guest {
+    pub(crate) fn new(channel: OwnedFd, signals: Signals, pid: Pid) -> Self {
+        let inbox = Reader::new(Side::Host, READ);
+        Self { channel, inbox, outbox: Outbox::new(), signals, execs: Vec::new(), pid, more_to_reap: false }
+    }
+
+    /// Until the host is gone; what the process shall exit with.
+    pub(crate) fn serve(&mut self) -> i32 {
+        let hello = Hello { pid: self.pid.as_raw_nonzero().get() as u32 };
+        self.outbox.put(Kind::Hello, 0, None, &hello);
+        let end = self.run();
+        if let End::Fault(fault) = end {
+            self.outbox.put(Kind::Fault, 0, None, &fault);
+            // As much as the host still takes: it may be the one that does not listen.
+            let _ = self.outbox.flush(self.channel.as_fd());
+        }
+        // Elsewhere the kernel does this, for everything inside, as soon as the first process ends.
+        if !self.pid.is_init() {
+            self.execs.iter().for_each(|exec| exec.signal(Signal::KILL, Target::Group));
+        }
+        match end {
+            End::Closed => exit::CLOSED,
+            End::Fault(_) => exit::PROTOCOL,
+            End::System => exit::SYSTEM,
+        }
+    }
+
+    fn run(&mut self) -> End {
+        // The first request is there already, more often than not.
+        let mut woken = Vec::from([Place::Channel]);
+        loop {
+            if let Err(end) = woken.iter().try_for_each(|place| self.attend(*place)) {
+                return end;
+            }
+            self.execs.iter_mut().for_each(|exec| exec.settle(&mut self.outbox));
+            if self.outbox.flush(self.channel.as_fd()).is_err() {
+                return End::Closed;
+            }
+            // After the flush: closing what it had open is nothing the host should wait for.
+            self.execs.retain(|exec| !exec.over);
+            woken = match self.wait() {
+                Ok(woken) => woken,
+                Err(_) => return End::System,
+            };
+        }
+    }
+
+    fn wait(&self) -> Result<Vec<Place>, Errno> {
+        let (mut places, mut fds) = (Vec::new(), Vec::new());
+        self.interests(|place, fd, flags| {
+            places.push(place);
+            fds.push(PollFd::from_borrowed_fd(fd, flags));
+        });
+        let now = rustix::event::Timespec { tv_sec: 0, tv_nsec: 0 };
+        let unsettled = self.execs.iter().any(|exec| exec.is_unsettled(&self.outbox));
+        match poll(&mut fds, (self.more_to_reap || unsettled).then_some(&now)) {
+            Ok(_) | Err(Errno::INTR) => (),
+            Err(errno) => return Err(errno),
+        }
+        let happened = places.into_iter().zip(&fds).map(|(place, fd)| (place, fd.revents()));
+        let happened = happened.filter(|(_, flags)| !flags.is_empty());
+        let mut woken: Vec<Place> = happened.map(|(place, flags)| place.with(flags)).collect();
+        if self.more_to_reap {
+            woken.push(Place::Signals);
+        }
+        Ok(woken)
+    }
+
+    /// Only what could be acted on: a descriptor whose other side is closed is ready for ever.
+    fn interests<'a>(&'a self, mut add: impl FnMut(Place, BorrowedFd<'a>, PollFlags)) {
+        let mut channel = PollFlags::empty();
+        channel.set(PollFlags::IN, !self.outbox.is_full());
+        channel.set(PollFlags::OUT, !self.outbox.is_empty());
+        add(Place::Channel, self.channel.as_fd(), channel);
+        add(Place::Signals, self.signals.as_fd(), PollFlags::IN);
+        for (exec, running) in self.execs.iter().enumerate().filter(|(_, exec)| exec.is_running()) {
+            if let Some(input) = &running.input {
+                // With nothing to write it is there to hear that nobody reads any more.
+                let flags = if input.is_waiting() { PollFlags::OUT } else { PollFlags::empty() };
+                if input.is_waiting() || input.stream() == Stream::Stdin {
+                    add(Place::Input { exec, unread: false }, input.fd(), flags);
+                }
+            }
+            for (output, stream) in running.outputs.iter().enumerate() {
+                if stream.may_send() && self.outbox.takes_output() {
+                    add(Place::Output { exec, output }, stream.fd(), PollFlags::IN);
+                }
+            }
+        }
+    }
+
+    fn attend(&mut self, place: Place) -> Result<(), End> {
+        match place {
+            Place::Channel => return self.listen(),
+            Place::Signals => return self.take_signals(),
+            Place::Input { exec, unread } => match self.execs.get_mut(exec) {
+                Some(exec) if unread => exec.close_input(&mut self.outbox),
+                Some(exec) => exec.write_input(&mut self.outbox),
+                None => (),
+            },
+            Place::Output { exec, output } => self.pump(exec, output),
+        }
+        Ok(())
+    }
+
+    fn pump(&mut self, exec: usize, output: usize) {
+        let Some(exec) = self.execs.get_mut(exec) else { return };
+        let Some(output) = exec.outputs.get_mut(output) else { return };
+        for _ in 0..TURN {
+            let moved = output.pump(exec.id, &mut self.outbox);
+            // A failure here is found again, and reported, by the flush at the end of the turn.
+            let _ = self.outbox.flush(self.channel.as_fd());
+            if moved.is_none_or(|count| count < crate::outbox::COPY_MAX) {
+                return;
+            }
+        }
+    }
+
+    fn listen(&mut self) -> Result<(), End> {
+        if self.outbox.is_full() {
+            return Ok(());
+        }
+        match rustix::io::read(&self.channel, self.inbox.space()) {
+            Ok(0) => return Err(End::Closed),
+            Ok(count) => self.inbox.filled(count),
+            Err(Errno::AGAIN | Errno::INTR) => return Ok(()),
+            Err(_) => return Err(End::Closed),
+        }
+        while let Some(part) = self.inbox.next_part().map_err(|_| End::Fault(Fault::Frame))? {
+            hear(part, &mut self.execs, &mut self.outbox).map_err(End::Fault)?;
+        }
+        Ok(())
+    }
+
+    fn take_signals(&mut self) -> Result<(), End> {
+        for arrived in self.signals.take().map_err(|_| End::System)? {
+            match Signal::from_named_raw(arrived.signal) {
+                None | Some(Signal::CHILD | Signal::PIPE) => (),
+                Some(signal) => self.execs.iter().for_each(|exec| exec.signal(signal, Target::Group)),
+            }
+        }
+        for _ in 0..REAP_BATCH {
+            match reap() {
+                Ok(Some(ended)) => _ = self.execs.iter_mut().any(|exec| exec.reaped(&ended)),
+                Ok(None) => {
+                    self.more_to_reap = false;
+                    return Ok(());
+                }
+                Err(_) => return Err(End::System),
+            }
+        }
+        self.more_to_reap = true;
+        Ok(())
+    }
+}
+
+/// What comes for an exec that has ended was under way when it did: it is passed over.
+fn hear(part: Part<'_>, execs: &mut Vec<Exec>, outbox: &mut Outbox) -> Result<(), Fault> {
+    match part {
+        Part::Data { id, bytes, .. } => {
+            let Some(exec) = execs.iter_mut().find(|exec| exec.id == id) else { return Ok(()) };
+            if exec.input.as_mut().is_some_and(|input| !input.accept(bytes)) {
+                return Err(Fault::Credit);
+            }
+            exec.write_input(outbox);
+        }
+        Part::Message { header, body } => {
+            let message = ToGuest::decode(header.kind, body).map_err(|_: FrameError| Fault::Frame)?;
+            obey(header, message, execs, outbox)?;
+        }
+    }
+    Ok(())
+}
+
+fn obey(
+    header: Header,
+    message: ToGuest<'_>,
+    execs: &mut Vec<Exec>,
+    outbox: &mut Outbox,
+) -> Result<(), Fault> {
+    let (id, known) = (header.id, execs.iter().position(|exec| exec.id == header.id));
+    if let ToGuest::Exec(request) = &message {
+        if known.is_some() {
+            return Err(Fault::Id);
+        }
+        if execs.len() >= EXECS_MAX {
+            let errno = Errno::AGAIN.raw_os_error() as u16;
+            exec::refuse(id, Outcome::Failed { step: Step::Fork, errno }, outbox);
+            return Ok(());
+        }
+        execs.extend(Exec::start(id, request, outbox)?);
+        return Ok(());
+    }
+    let Some(exec) = known.and_then(|at| execs.get_mut(at)) else { return Ok(()) };
+    match message {
+        ToGuest::Exec(_) => (),
+        ToGuest::Eof => {
+            if let Some(input) = &mut exec.input {
+                input.end();
+            }
+            exec.write_input(outbox);
+        }
+        ToGuest::Window(window) => {
+            let output = exec.outputs.iter_mut().find(|output| Some(output.stream()) == header.stream);
+            if let Some(output) = output {
+                output.grant(window.bytes);
+            }
+        }
+        ToGuest::Resize(resize) => exec.resize(resize.size),
+        ToGuest::Signal(signal) => {
+            if let Some(name) = Signal::from_named_raw(i32::from(signal.number)) {
+                exec.signal(name, signal.to);
+            }
+        }
+    }
+    Ok(())
+}

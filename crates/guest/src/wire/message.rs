@@ -1,0 +1,229 @@
+//! The bodies of frames, each one plain data in postcard's encoding.
+
+use super::{CONTROL_MAX, EXEC_MAX, FrameError, HEADER_LEN, Header, Kind, Stream};
+use alloc::vec::Vec;
+use serde::{Deserialize, Serialize};
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Hello {
+    /// In its own pid namespace: 1, except in tests.
+    pub pid: u32,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Exec<'a> {
+    /// At least the program. As for `env` and `cwd`: bytes without NUL.
+    #[serde(borrow)]
+    pub argv: Vec<&'a [u8]>,
+    /// The whole environment, as `NAME=value`. PATH decides where the program is looked for, and with a
+    /// terminal TERM says what it can do.
+    #[serde(borrow)]
+    pub env: Vec<&'a [u8]>,
+    pub cwd: &'a [u8],
+    /// Who to become; absent: stay who the guest is.
+    pub user: Option<User>,
+    /// Run on a terminal of this size. Then there is the one stream `Tty` and no other.
+    pub tty: Option<Size>,
+    /// Without meaning on a terminal.
+    pub stdin: Stdin,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct User {
+    pub uid: u32,
+    pub gid: u32,
+    pub groups: Vec<u32>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Stdin {
+    Piped,
+    Null,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Size {
+    pub rows: u16,
+    pub columns: u16,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Started {
+    /// As the inside sees it.
+    pub pid: u32,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Window {
+    pub bytes: u32,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Resize {
+    pub size: Size,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Signal {
+    pub number: u8,
+    pub to: Target,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Target {
+    /// The process that was executed.
+    Leader,
+    /// Its process group.
+    Group,
+    /// The terminal's foreground group; without a terminal the process group.
+    Foreground,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Exited {
+    pub outcome: Outcome,
+    /// Zero if it never ran.
+    pub usage: Usage,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Outcome {
+    Code(u8),
+    Signal {
+        number: u8,
+        core: bool,
+    },
+    /// No such program: a shell's 127.
+    NotFound,
+    /// Found, and the kernel would not execute it: a shell's 126.
+    NotExecutable {
+        errno: u16,
+    },
+    /// Something before that failed.
+    Failed {
+        step: Step,
+        errno: u16,
+    },
+}
+
+/// What was being done for an exec that did not come to be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Step {
+    /// Too many execs at once, or no process to be had.
+    Fork,
+    Session,
+    Terminal,
+    Stdio,
+    User,
+    Directory,
+}
+
+/// What the guest says an exec has cost, with the children it has waited for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Usage {
+    pub user_us: u64,
+    pub system_us: u64,
+    pub max_rss: u64,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Fault {
+    /// A frame that is none.
+    Frame,
+    /// An id that is in use.
+    Id,
+    /// A string with a NUL, or no program.
+    Request,
+    /// More input than was allowed.
+    Credit,
+}
+
+/// What the guest says, but for data.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ToHost {
+    Hello(Hello),
+    Started(Started),
+    Eof,
+    Window(Window),
+    Exited(Exited),
+    Fault(Fault),
+}
+
+/// What the host says, but for data.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ToGuest<'a> {
+    Exec(Exec<'a>),
+    Eof,
+    Window(Window),
+    Resize(Resize),
+    Signal(Signal),
+}
+
+/// All of the body and nothing else.
+fn read<'a, T: Deserialize<'a>>(kind: Kind, body: &'a [u8]) -> Result<T, FrameError> {
+    match postcard::take_from_bytes(body) {
+        Ok((value, [])) => Ok(value),
+        _ => Err(FrameError::Body(kind)),
+    }
+}
+
+impl ToHost {
+    pub fn decode(kind: Kind, body: &[u8]) -> Result<Self, FrameError> {
+        match kind {
+            Kind::Hello => read(kind, body).map(Self::Hello),
+            Kind::Started => read(kind, body).map(Self::Started),
+            Kind::Eof => Ok(Self::Eof),
+            Kind::Window => read(kind, body).map(Self::Window),
+            Kind::Exited => read(kind, body).map(Self::Exited),
+            Kind::Fault => read(kind, body).map(Self::Fault),
+            Kind::Exec | Kind::Data | Kind::Resize | Kind::Signal => Err(FrameError::Side(kind)),
+        }
+    }
+}
+
+impl<'a> ToGuest<'a> {
+    pub fn decode(kind: Kind, body: &'a [u8]) -> Result<Self, FrameError> {
+        match kind {
+            Kind::Exec => read(kind, body).map(Self::Exec),
+            Kind::Eof => Ok(Self::Eof),
+            Kind::Window => read(kind, body).map(Self::Window),
+            Kind::Resize => read(kind, body).map(Self::Resize),
+            Kind::Signal => read(kind, body).map(Self::Signal),
+            Kind::Hello | Kind::Started | Kind::Data | Kind::Exited | Kind::Fault => {
+                Err(FrameError::Side(kind))
+            }
+        }
+    }
+}
+
+/// Appends a whole frame. One that would be too long is not begun.
+pub fn put(
+    out: &mut Vec<u8>,
+    kind: Kind,
+    id: u32,
+    stream: Option<Stream>,
+    body: &impl Serialize,
+) -> Result<(), FrameError> {
+    let start = out.len();
+    let mut bytes = core::mem::take(out);
+    bytes.extend_from_slice(&[0; HEADER_LEN]);
+    // Writing to memory cannot fail, and these bodies have nothing that cannot be written.
+    *out = postcard::to_extend(body, bytes).map_err(|_| FrameError::Body(kind))?;
+    let length = u32::try_from(out.len() - start - HEADER_LEN).unwrap_or(u32::MAX);
+    let most = if kind == Kind::Exec { EXEC_MAX } else { CONTROL_MAX };
+    if length > most {
+        out.truncate(start);
+        return Err(FrameError::Length { kind, length });
+    }
+    let header = Header { kind, stream, id, length }.encode();
+    if let Some(place) = out.get_mut(start..start + HEADER_LEN) {
+        place.copy_from_slice(&header);
+    }
+    Ok(())
+}
+
+/// Appends a frame that has no body: the end of a stream.
+pub fn put_empty(out: &mut Vec<u8>, kind: Kind, id: u32, stream: Stream) {
+    let header = Header { kind, stream: Some(stream), id, length: 0 };
+    out.extend_from_slice(&header.encode());
+}

@@ -1,0 +1,239 @@
+//! Control groups for one session, controller by controller: v2 where a controller is there, v1 where it is
+//! not, both on one host if that is what the host has. What neither gives is not pretended.
+
+mod find;
+mod v1;
+mod v2;
+
+pub(crate) use find::{Hierarchies, hierarchies};
+
+use cofferdam_model::{Bytes, Cores, LimitHit};
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Controller {
+    Memory,
+    Pids,
+    Cpu,
+}
+
+impl Controller {
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::Memory => "memory",
+            Self::Pids => "pids",
+            Self::Cpu => "cpu",
+        }
+    }
+}
+
+/// The limits to be held. A controller without one is not used.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Wanted {
+    pub(crate) memory: Option<Bytes>,
+    pub(crate) pids: Option<u32>,
+    pub(crate) cpu: Option<Cores>,
+}
+
+impl Wanted {
+    fn controllers(&self) -> impl Iterator<Item = Controller> {
+        let wanted = [
+            (Controller::Memory, self.memory.is_some()),
+            (Controller::Pids, self.pids.is_some()),
+            (Controller::Cpu, self.cpu.is_some()),
+        ];
+        wanted.into_iter().filter(|(_, is)| *is).map(|(controller, _)| controller)
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Version {
+    V1,
+    V2,
+}
+
+/// One directory made for the session, and the controllers that are used in it.
+#[derive(Debug)]
+pub(crate) struct Group {
+    pub(crate) version: Version,
+    pub(crate) path: PathBuf,
+    pub(crate) controllers: Vec<Controller>,
+}
+
+/// All groups of a session. Made empty of processes; removed when the last one is gone.
+#[derive(Debug, Default)]
+pub(crate) struct Groups {
+    pub(crate) groups: Vec<Group>,
+    /// Controllers that this host did not give us, and why.
+    pub(crate) missing: Vec<(Controller, String)>,
+}
+
+impl Groups {
+    /// Makes a group in every hierarchy that is needed. A controller that cannot be had is listed, not an error.
+    pub(crate) fn make(found: &Hierarchies, name: &str, wanted: &Wanted) -> Self {
+        let mut made = Self::default();
+        for controller in wanted.controllers() {
+            let result = match found.place(controller) {
+                Ok((version, parent)) => made.add(version, &parent.join(name), controller, wanted),
+                Err(reason) => Err(reason),
+            };
+            if let Err(reason) = result {
+                made.missing.push((controller, reason));
+            }
+        }
+        made
+    }
+
+    fn add(
+        &mut self,
+        version: Version,
+        path: &Path,
+        controller: Controller,
+        wanted: &Wanted,
+    ) -> Result<(), String> {
+        match fs::create_dir(path) {
+            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
+                return Err(format!("cannot make {}: {error}", path.display()));
+            }
+            _ => {}
+        }
+        let set = match version {
+            Version::V1 => v1::set(path, controller, wanted),
+            Version::V2 => v2::set(path, controller, wanted),
+        };
+        match self.groups.iter_mut().find(|group| group.path == path) {
+            Some(group) => group.controllers.push(controller),
+            None => self.groups.push(Group { version, path: path.to_owned(), controllers: vec![controller] }),
+        }
+        set.map_err(|error| format!("cannot set the limit in {}: {error}", path.display()))
+    }
+
+    pub(crate) fn group(&self, controller: Controller) -> Option<&Group> {
+        let missing = self.missing.iter().any(|(c, _)| *c == controller);
+        self.groups.iter().find(|group| !missing && group.controllers.contains(&controller))
+    }
+
+    /// Moves a process (and with it all its future children) into every group.
+    pub(crate) fn attach(&self, pid: i32) -> io::Result<()> {
+        self.groups.iter().try_for_each(|group| fs::write(group.path.join("cgroup.procs"), pid.to_string()))
+    }
+
+    /// The most memory the session held at once.
+    pub(crate) fn peak_memory(&self) -> Option<u64> {
+        let group = self.group(Controller::Memory)?;
+        match group.version {
+            Version::V1 => number(&group.path.join("memory.max_usage_in_bytes")),
+            Version::V2 => number(&group.path.join("memory.peak")),
+        }
+    }
+
+    /// Limits that were reached, with how often.
+    pub(crate) fn hits(&self, wanted: &Wanted) -> Vec<LimitHit> {
+        let mut hits = Vec::new();
+        let count = |controller, v1: (&str, &str), v2: (&str, &str)| {
+            let group = self.group(controller)?;
+            let (file, key) = if group.version == Version::V1 { v1 } else { v2 };
+            keyed(&group.path.join(file), key).filter(|&n| n > 0)
+        };
+        let killed =
+            count(Controller::Memory, ("memory.oom_control", "oom_kill"), ("memory.events", "oom_kill"));
+        if let (Some(times), Some(limit)) = (killed, wanted.memory) {
+            hits.push(LimitHit {
+                limit: "memory".into(),
+                allowed: limit.0,
+                seen: self.peak_memory().unwrap_or(limit.0),
+                detail: format!("killed: memory limit {limit} ({times} processes)"),
+            });
+        }
+        let refused = count(Controller::Pids, ("pids.events", "max"), ("pids.events", "max"));
+        if let (Some(times), Some(limit)) = (refused, wanted.pids) {
+            hits.push(LimitHit {
+                limit: "pids".into(),
+                allowed: limit.into(),
+                seen: limit.into(),
+                detail: format!("fork refused {times} times: limit of {limit} processes"),
+            });
+        }
+        hits
+    }
+
+    /// Removes the groups. A group stays busy for a moment after its last process was reaped.
+    pub(crate) fn remove(&mut self) {
+        for group in self.groups.drain(..) {
+            remove_group(&group.path);
+        }
+    }
+}
+
+/// Removes one group, ending what is still in it.
+pub(crate) fn remove_group(path: &Path) {
+    for attempt in 0..200u32 {
+        match fs::remove_dir(path) {
+            Err(error) if error.raw_os_error() == Some(libc::EBUSY) => {
+                if attempt == 20 {
+                    kill_all(path);
+                }
+                std::thread::sleep(Duration::from_micros(50 * u64::from(attempt.min(20) + 1)));
+            }
+            _ => return,
+        }
+    }
+}
+
+/// Ends every process of a group that has lost its supervisor.
+fn kill_all(path: &Path) {
+    if fs::write(path.join("cgroup.kill"), "1").is_ok() {
+        return;
+    }
+    let pids = fs::read_to_string(path.join("cgroup.procs")).unwrap_or_default();
+    for pid in pids.lines().filter_map(|line| rustix::process::Pid::from_raw(line.parse().ok()?)) {
+        let _ = rustix::process::kill_process(pid, rustix::process::Signal::KILL);
+    }
+}
+
+fn number(path: &Path) -> Option<u64> {
+    fs::read_to_string(path).ok()?.trim().parse().ok()
+}
+
+fn keyed(path: &Path, key: &str) -> Option<u64> {
+    let text = fs::read_to_string(path).ok()?;
+    text.lines().find_map(|line| line.strip_prefix(key)?.trim().parse().ok())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn v2_host(dir: &Path) -> Hierarchies {
+        fs::write(dir.join("cgroup.controllers"), "cpu memory pids\n").unwrap();
+        fs::write(dir.join("cgroup.subtree_control"), "memory pids cpu\n").unwrap();
+        Hierarchies { v1: Vec::new(), v2: vec![dir.to_owned()], notes: Vec::new() }
+    }
+
+    #[test]
+    fn v2_writes_every_limit_into_one_group() {
+        let dir = tempfile::tempdir().unwrap();
+        let wanted = Wanted { memory: Some(Bytes(1 << 20)), pids: Some(7), cpu: Some(Cores { milli: 1500 }) };
+        let groups = Groups::make(&v2_host(dir.path()), "s", &wanted);
+        assert!(groups.missing.is_empty(), "{:?}", groups.missing);
+        let read = |file: &str| fs::read_to_string(dir.path().join("s").join(file)).unwrap();
+        assert_eq!(read("memory.max"), "1048576");
+        assert_eq!(read("memory.swap.max"), "0");
+        assert_eq!(read("pids.max"), "7");
+        assert_eq!(read("cpu.max"), "150000 100000");
+        fs::write(dir.path().join("s/memory.events"), "low 0\noom 1\noom_kill 2\n").unwrap();
+        fs::write(dir.path().join("s/memory.peak"), "1048570\n").unwrap();
+        assert_eq!(groups.hits(&wanted)[0].detail, "killed: memory limit 1 MiB (2 processes)");
+    }
+
+    #[test]
+    fn a_host_without_controllers_says_why() {
+        let none = Hierarchies { v1: Vec::new(), v2: Vec::new(), notes: vec!["no cgroup is mounted".into()] };
+        let groups = Groups::make(&none, "s", &Wanted { pids: Some(7), ..Wanted::default() });
+        assert_eq!(groups.missing, [(Controller::Pids, "no cgroup is mounted".to_owned())]);
+        assert!(groups.group(Controller::Pids).is_none());
+    }
+}

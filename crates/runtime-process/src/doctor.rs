@@ -1,0 +1,164 @@
+//! What this host can enforce, found out by trying where trying is cheap, with the fix for each "no".
+
+use crate::cgroup::{Controller, hierarchies};
+use crate::explain::{container_fix, in_container, user_namespace_fix};
+use cofferdam_model::Tier;
+use cofferdam_runtime::Probe;
+use cofferdam_sys::landlock;
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+/// One finding.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Fact {
+    pub name: &'static str,
+    pub ok: bool,
+    pub detail: String,
+    pub fix: Option<String>,
+}
+
+fn fact(name: &'static str, ok: bool, detail: impl Into<String>, fix: impl Into<String>) -> Fact {
+    Fact { name, ok, detail: detail.into(), fix: (!ok).then(|| fix.into()) }
+}
+
+pub fn facts() -> Vec<Fact> {
+    let mut facts = vec![kernel(), caller(), container(), user_namespaces(), landlock_fact(), seccomp()];
+    facts.extend(cgroups());
+    facts.extend([sub_ids(), kvm()]);
+    facts
+}
+
+fn kernel() -> Fact {
+    let name = rustix::system::uname();
+    let release = name.release().to_string_lossy().into_owned();
+    let mut numbers = release.split(['.', '-']).map(|n| n.parse::<u32>().unwrap_or(0));
+    let version = (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0));
+    fact(
+        "kernel",
+        version >= (5, 12),
+        format!("Linux {release}"),
+        "Linux 5.12 or newer is needed; 6.7 or newer is best",
+    )
+}
+
+fn caller() -> Fact {
+    let uid = rustix::process::geteuid().as_raw();
+    let detail = match uid {
+        0 => "root: sandboxes get sub-ids, the work dir is idmapped".to_owned(),
+        uid => format!("plain user {uid}: sandboxes get this one id, or a sub-id range where there is one"),
+    };
+    fact("caller", true, detail, "")
+}
+
+fn container() -> Fact {
+    match in_container() {
+        true => {
+            fact("host", true, format!("inside a container; if a step is refused, {}", container_fix()), "")
+        }
+        false => fact("host", true, "not inside a container", ""),
+    }
+}
+
+/// Asks for one, with the program that every distribution has; where it is missing, the settings have to do.
+fn user_namespaces() -> Fact {
+    let tried =
+        Command::new("unshare").args(["--user", "--map-current-user", "--mount", "--net", "true"]).output();
+    match tried {
+        Ok(output) if output.status.success() => fact("user-namespaces", true, "can be made", ""),
+        Ok(output) => {
+            let said = String::from_utf8_lossy(&output.stderr).trim().to_owned();
+            fact("user-namespaces", false, said, user_namespace_fix())
+        }
+        Err(_) => fact("user-namespaces", true, "not tried: `unshare` of util-linux is not here", ""),
+    }
+}
+
+fn landlock_fact() -> Fact {
+    match landlock::version() {
+        Some(abi) => fact("landlock", true, format!("ABI {abi}: {}", landlock::Ruleset::describe(abi)), ""),
+        None => fact(
+            "landlock",
+            false,
+            "not in this kernel, or not switched on",
+            "boot with `lsm=landlock,…` on the kernel's command line, or run with `--accept no-landlock`",
+        ),
+    }
+}
+
+fn seccomp() -> Fact {
+    let actions = fs::read_to_string("/proc/sys/kernel/seccomp/actions_avail").unwrap_or_default();
+    let notify = actions.split_whitespace().any(|a| a == "user_notif");
+    let detail = if notify { "filters, and a record of refused calls" } else { "no user notification" };
+    fact("seccomp", notify, detail, "a kernel with CONFIG_SECCOMP_FILTER, Linux 5.0 or newer")
+}
+
+fn cgroups() -> Vec<Fact> {
+    let found = hierarchies();
+    let one = |(name, controller): (&'static str, Controller)| {
+        let fix = "run as root, or under `systemd-run --user --scope -p Delegate=yes`; else limits are held per process and reported so";
+        match found.place(controller) {
+            Ok((version, path)) => fact(name, true, format!("{version:?} at {}", path.display()), ""),
+            Err(reason) => fact(name, false, reason, fix),
+        }
+    };
+    [
+        ("cgroup.memory", Controller::Memory),
+        ("cgroup.pids", Controller::Pids),
+        ("cgroup.cpu", Controller::Cpu),
+    ]
+    .map(one)
+    .into()
+}
+
+fn sub_ids() -> Fact {
+    let uid = rustix::process::geteuid().as_raw();
+    if uid == 0 {
+        return fact("sub-ids", true, "root needs no entry in /etc/subuid", "");
+    }
+    let name = crate::users::user_name(uid).unwrap_or_else(|| uid.to_string());
+    let listed = fs::read_to_string("/etc/subuid")
+        .unwrap_or_default()
+        .lines()
+        .any(|l| l.starts_with(&format!("{name}:")));
+    let tool = ["/usr/bin/newuidmap", "/bin/newuidmap"].iter().any(|p| Path::new(p).exists());
+    let fix = format!(
+        "only for `--profile box`: sudo apt-get install uidmap && sudo usermod --add-subuids 200000-265535 --add-subgids 200000-265535 {name}"
+    );
+    let detail = match (listed, tool) {
+        (true, true) => "a range and newuidmap are here",
+        (false, _) => "no range in /etc/subuid",
+        (true, false) => "newuidmap is not installed",
+    };
+    fact("sub-ids", listed && tool, detail, fix)
+}
+
+fn kvm() -> Fact {
+    let there = Path::new("/dev/kvm").exists();
+    let detail = if there {
+        "/dev/kvm is here; whether it works is for the microvm tier to try"
+    } else {
+        "no /dev/kvm"
+    };
+    fact("kvm", true, detail, "")
+}
+
+/// The tier as a whole: the same child, booted for real, that every session starts with.
+pub(crate) fn probe() -> Probe {
+    let blocking =
+        facts().into_iter().find(|f| !f.ok && matches!(f.name, "kernel" | "user-namespaces" | "seccomp"));
+    match blocking {
+        None => Probe {
+            tier: Tier::Process,
+            works: true,
+            detail: "namespaces, overlay, seccomp".into(),
+            fix: None,
+        },
+        Some(f) => Probe {
+            tier: Tier::Process,
+            works: false,
+            detail: format!("{}: {}", f.name, f.detail),
+            fix: f.fix,
+        },
+    }
+}

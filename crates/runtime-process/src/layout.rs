@@ -1,0 +1,251 @@
+//! Looks at the host once and writes down what the inside will consist of. After this nothing is looked up.
+
+use crate::hidden::{self, Hidden};
+use crate::users::{Users, Way};
+use crate::view::{ETC_MASKED, PROC_MASKED, PROC_READ_ONLY, SYSTEM, TOOLCHAINS, VAR};
+use cofferdam_model::{Mount, Profile};
+use cofferdam_runtime::{RuntimeError, SandboxSpec};
+use std::collections::BTreeSet;
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+/// A top-level name of the host.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum System {
+    Dir(String),
+    Link(String, PathBuf),
+}
+
+/// A directory of the home that is shown, with its owner and what of it is masked.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Shown {
+    pub(crate) path: PathBuf,
+    pub(crate) owner: (u32, u32),
+    pub(crate) masked: Vec<(PathBuf, bool)>,
+}
+
+#[derive(Debug)]
+pub(crate) struct Layout {
+    pub(crate) system: Vec<System>,
+    pub(crate) var: Vec<&'static str>,
+    pub(crate) etc_masked: Vec<(&'static str, bool)>,
+    pub(crate) proc_read_only: Vec<&'static str>,
+    pub(crate) proc_masked: Vec<&'static str>,
+    /// Where the caller's home stands inside; nothing if the work dir is the home.
+    pub(crate) home: Option<PathBuf>,
+    pub(crate) toolchains: Vec<Shown>,
+    pub(crate) workdir: PathBuf,
+    pub(crate) workdir_owner: (u32, u32),
+    pub(crate) hidden: Hidden,
+    /// Directories of the work dir that hold a hidden path, with their modes.
+    pub(crate) hidden_parents: Vec<(PathBuf, u32)>,
+    /// Source, target, writable, owner, whether the source is a directory.
+    pub(crate) mounts: Vec<(Mount, (u32, u32), bool)>,
+    pub(crate) passwd: Option<(Vec<u8>, Vec<u8>)>,
+    pub(crate) gitconfig: Option<Vec<u8>>,
+}
+
+fn refused(what: String, fix: &str) -> RuntimeError {
+    RuntimeError::Refused { what, fix: fix.into() }
+}
+
+pub(crate) fn gather(spec: &SandboxSpec, users: &Users) -> Result<Layout, RuntimeError> {
+    let workdir = check_workdir(&spec.workdir)?;
+    let home = inside_home(spec);
+    let meta =
+        fs::metadata(workdir).map_err(RuntimeError::io(format!("look at work dir {}", workdir.display())))?;
+    let toolchains =
+        if workdir == spec.home { Vec::new() } else { toolchains(&spec.home, &spec.path, users) };
+    let hidden = hidden::find(workdir, &spec.hide);
+    Ok(Layout {
+        hidden_parents: hidden_parents(workdir, &hidden),
+        system: system(),
+        var: VAR.iter().copied().filter(|p| Path::new("/").join(p).is_dir()).collect(),
+        etc_masked: etc_masked(users),
+        proc_read_only: existing("/proc", PROC_READ_ONLY),
+        proc_masked: existing("/proc", PROC_MASKED),
+        home: (home != workdir).then(|| home.clone()),
+        toolchains,
+        workdir: workdir.to_owned(),
+        workdir_owner: (meta.uid(), meta.gid()),
+        hidden,
+        mounts: mounts(&spec.mounts)?,
+        passwd: (users.way != Way::Single).then(|| accounts(&home)),
+        gitconfig: git_identity(&spec.home),
+    })
+}
+
+/// In a box the user has a home of its own; else it is where the caller's is.
+pub(crate) fn inside_home(spec: &SandboxSpec) -> PathBuf {
+    let usable = spec.home.is_absolute() && spec.home.components().count() > 1;
+    match spec.profile {
+        Profile::Run if usable => spec.home.clone(),
+        _ => PathBuf::from("/home/user"),
+    }
+}
+
+fn check_workdir(path: &Path) -> Result<&Path, RuntimeError> {
+    const RESERVED: &[&str] = &["/", "/proc", "/sys", "/dev", "/run"];
+    let fix = "choose a project directory with --workdir";
+    if !path.is_absolute() {
+        return Err(refused(format!("work dir {} is not an absolute path", path.display()), fix));
+    }
+    if !path.is_dir() {
+        return Err(refused(format!("work dir {} is not a directory that exists", path.display()), fix));
+    }
+    let reserved = RESERVED.iter().any(|r| path == Path::new(r) || (*r != "/" && path.starts_with(r)));
+    if reserved {
+        return Err(refused(format!("work dir {} cannot be shared with a sandbox", path.display()), fix));
+    }
+    Ok(path)
+}
+
+/// Outer ones first. A parent that is not there, or not a directory, hides nothing.
+fn hidden_parents(workdir: &Path, hidden: &Hidden) -> Vec<(PathBuf, u32)> {
+    let above = |path: &PathBuf| path.ancestors().skip(1).map(Path::to_owned).collect::<Vec<_>>();
+    let all: BTreeSet<PathBuf> =
+        hidden.paths.iter().flat_map(above).filter(|p| !p.as_os_str().is_empty()).collect();
+    let mode = |path: PathBuf| {
+        fs::symlink_metadata(workdir.join(&path))
+            .ok()
+            .filter(|m| m.is_dir())
+            .map(|m| (path, m.mode() & 0o7777))
+    };
+    all.into_iter().filter_map(mode).collect()
+}
+
+fn system() -> Vec<System> {
+    let one = |name: &&str| {
+        let path = Path::new("/").join(name);
+        let meta = path.symlink_metadata().ok()?;
+        match meta.is_symlink() {
+            true => Some(System::Link((*name).into(), fs::read_link(&path).ok()?)),
+            false => meta.is_dir().then(|| System::Dir((*name).into())),
+        }
+    };
+    SYSTEM.iter().filter_map(one).collect()
+}
+
+fn existing(below: &str, names: &[&'static str]) -> Vec<&'static str> {
+    names.iter().copied().filter(|name| Path::new(below).join(name).symlink_metadata().is_ok()).collect()
+}
+
+/// Only what the inside could read is masked: with sub-ids and no groups, a file's mode does the rest.
+fn etc_masked(users: &Users) -> Vec<(&'static str, bool)> {
+    let readable = |name: &&'static str| {
+        let path = Path::new("/etc").join(name);
+        let meta = path.symlink_metadata().ok()?;
+        let open = match users.way {
+            Way::Root => meta.mode() & 0o004 != 0,
+            Way::Range | Way::Single => rustix::fs::access(&path, rustix::fs::Access::READ_OK).is_ok(),
+        };
+        (open && !meta.is_symlink()).then_some((*name, meta.is_dir()))
+    };
+    ETC_MASKED.iter().filter_map(readable).collect()
+}
+
+/// Directories of the table that exist, and directories of the search path that lie in the home.
+fn toolchains(home: &Path, search: &[PathBuf], users: &Users) -> Vec<Shown> {
+    let named = TOOLCHAINS.iter().map(|(name, _)| home.join(name));
+    let searched = search.iter().filter(|path| path.starts_with(home) && *path != home).cloned();
+    let mut paths: Vec<PathBuf> = Vec::new();
+    let all: BTreeSet<PathBuf> = named.chain(searched).filter(|path| path.is_dir()).collect();
+    for path in all {
+        // Sorted, so what lies below a shown directory comes after it and needs no mount of its own.
+        if !paths.iter().any(|above| path.starts_with(above)) {
+            paths.push(path);
+        }
+    }
+    paths.into_iter().filter_map(|path| shown(home, path, users)).collect()
+}
+
+fn shown(home: &Path, path: PathBuf, users: &Users) -> Option<Shown> {
+    let meta = fs::symlink_metadata(&path).ok()?;
+    // A link would be followed by the mount to wherever it leads; a foreign directory is not the caller's.
+    if !meta.is_dir() || (users.way != Way::Root && meta.uid() != users.host_uid) {
+        return None;
+    }
+    let secrets =
+        TOOLCHAINS.iter().find(|(name, _)| path == home.join(name)).map_or(&[][..], |(_, masked)| masked);
+    let masked = secrets
+        .iter()
+        .map(|name| path.join(name))
+        .filter_map(|secret| secret.symlink_metadata().ok().map(|m| (secret, m.is_dir())))
+        .collect();
+    Some(Shown { path, owner: (meta.uid(), meta.gid()), masked })
+}
+
+fn mounts(asked: &[Mount]) -> Result<Vec<(Mount, (u32, u32), bool)>, RuntimeError> {
+    let mut found = Vec::with_capacity(asked.len());
+    for mount in asked {
+        let source = mount
+            .source
+            .canonicalize()
+            .map_err(RuntimeError::io(format!("mount source {}", mount.source.display())))?;
+        let meta =
+            fs::metadata(&source).map_err(RuntimeError::io(format!("mount source {}", source.display())))?;
+        found.push((Mount { source, ..mount.clone() }, (meta.uid(), meta.gid()), meta.is_dir()));
+    }
+    found.sort_by_key(|(mount, ..)| mount.target.components().count());
+    Ok(found)
+}
+
+/// Users and groups as the inside shall know them: its own, and the host's system accounts by name.
+fn accounts(home: &Path) -> (Vec<u8>, Vec<u8>) {
+    let shell = if Path::new("/bin/bash").exists() { "/bin/bash" } else { "/bin/sh" };
+    let mut passwd =
+        format!("root:x:0:0:root:/root:{shell}\nuser:x:1000:1000:user:{}:{shell}\n", home.display());
+    let mut group = String::from("root:x:0:\nuser:x:1000:\n");
+    let is_system = |line: &&str| {
+        let id = line.split(':').nth(2).and_then(|id| id.parse::<u32>().ok());
+        id.is_some_and(|id| (1..1000).contains(&id) || id == 65_534)
+    };
+    for line in fs::read_to_string("/etc/passwd").unwrap_or_default().lines().filter(is_system) {
+        passwd.extend([line, "\n"]);
+    }
+    for line in fs::read_to_string("/etc/group").unwrap_or_default().lines().filter(is_system) {
+        let (name, rest) = line.split_once(':').unwrap_or((line, ""));
+        let id = rest.split(':').nth(1).unwrap_or_default();
+        group.push_str(&format!("{name}:x:{id}:\n"));
+    }
+    (passwd.into_bytes(), group.into_bytes())
+}
+
+/// Name and address for commits. The rest of the file may hold tokens, so it stays out.
+fn git_identity(home: &Path) -> Option<Vec<u8>> {
+    let text = fs::read_to_string(home.join(".gitconfig")).ok()?;
+    let mut in_user = false;
+    let mut kept = String::from("[user]\n");
+    for line in text.lines().map(str::trim) {
+        if line.starts_with('[') {
+            in_user = line.eq_ignore_ascii_case("[user]");
+        } else if in_user && line.split('=').next().is_some_and(|key| matches!(key.trim(), "name" | "email"))
+        {
+            kept.push_str(&format!("\t{line}\n"));
+        }
+    }
+    (kept.lines().count() > 1).then(|| kept.into_bytes())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_identity_of_git_is_taken_over() {
+        let home = tempfile::tempdir().unwrap();
+        let text = "[credential]\n\thelper = store\n[user]\n\tname = Ada\n\tsigningkey = X\n\temail = a@b\n[http]\n\textraheader = secret\n";
+        fs::write(home.path().join(".gitconfig"), text).unwrap();
+        let kept = String::from_utf8(git_identity(home.path()).unwrap()).unwrap();
+        assert_eq!(kept, "[user]\n\tname = Ada\n\temail = a@b\n");
+    }
+
+    #[test]
+    fn a_work_dir_must_be_one() {
+        for bad in ["/", "/proc/self", "/dev", "/no/such/dir", "relative"] {
+            assert!(check_workdir(Path::new(bad)).is_err(), "{bad}");
+        }
+        assert!(check_workdir(Path::new("/tmp")).is_ok());
+    }
+}

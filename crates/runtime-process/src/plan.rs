@@ -1,0 +1,357 @@
+//! From a layout to the list of operations that the boot child performs. Pure: the order and every attribute
+//! can be read and tested here without a kernel.
+
+use crate::layout::{Layout, System};
+use crate::users::{Users, Way};
+use crate::view::{DEVICE_LINKS, DEVICES};
+use cofferdam_sys::boot::{Access, Attr, Op, Resource};
+use cofferdam_sys::landlock::{Grant, Ruleset};
+use cofferdam_sys::seccomp::Program;
+use std::ffi::CString;
+use std::os::fd::{OwnedFd, RawFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// Everything that is decided, and what it needs of already open things.
+pub(crate) struct Decided<'a> {
+    pub(crate) layout: &'a Layout,
+    pub(crate) users: &'a Users,
+    pub(crate) staging: &'a Path,
+    /// The session's upper and work directories on the host, or nothing to keep them in the scratch memory.
+    pub(crate) layer: Option<&'a Path>,
+    pub(crate) scratch: Scratch,
+    /// Maps the owner of the work dir (and of toolchains) to the inside's user; only when root.
+    pub(crate) idmap: Option<Arc<OwnedFd>>,
+    pub(crate) rlimits: Vec<(Resource, u64)>,
+    /// Ids and capabilities the guest keeps.
+    pub(crate) guest: Access,
+    pub(crate) keep_capabilities: u64,
+    pub(crate) awaits_cgroup: bool,
+    pub(crate) landlock: Option<u32>,
+    pub(crate) nested: bool,
+    pub(crate) seccomp: Option<(Arc<Program>, bool)>,
+    pub(crate) channel: RawFd,
+    pub(crate) image: RawFd,
+    /// Controls that a test or a weakened profile leaves out, by their name in the report.
+    pub(crate) without: &'a [String],
+}
+
+/// The one memory file system that holds everything writable but the work dir's layer.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Scratch {
+    pub(crate) bytes: u64,
+    pub(crate) inodes: u64,
+}
+
+fn c(path: impl AsRef<Path>) -> CString {
+    let bytes: Vec<u8> = path.as_ref().as_os_str().as_bytes().iter().copied().filter(|&b| b != 0).collect();
+    // NUL bytes were just removed, so this cannot fail.
+    CString::new(bytes).unwrap_or_default()
+}
+
+/// An absolute path of the inside, relative to the root under construction.
+fn at(path: &Path) -> CString {
+    c(path.strip_prefix("/").unwrap_or(path))
+}
+
+pub(crate) fn operations(d: &Decided<'_>) -> Vec<Op> {
+    let mut ops = Vec::with_capacity(120);
+    ops.push(Op::DieWithSupervisor);
+    begin_ids(d, &mut ops);
+    root(d, &mut ops);
+    system(d, &mut ops);
+    devices(&mut ops);
+    proc(d, &mut ops);
+    places(d, &mut ops);
+    close_root(&mut ops);
+    finish_namespaces(d, &mut ops);
+    drop_privileges(d, &mut ops);
+    ops.push(Op::Descriptors { channel: d.channel });
+    confine(d, &mut ops);
+    ops.push(Op::Execute { image: d.image, name: c"cofferdam-guest".into() });
+    ops
+}
+
+fn begin_ids(d: &Decided<'_>, ops: &mut Vec<Op>) {
+    match d.users.way {
+        Way::Single => ops.push(Op::MapOwnIds {
+            uid_map: d.users.uid_map.clone().into_bytes(),
+            gid_map: d.users.gid_map.clone().into_bytes(),
+        }),
+        Way::Range => ops.push(Op::AwaitSupervisor),
+        Way::Root => {}
+    }
+}
+
+/// An empty root, and the scratch space from which everything writable is bound.
+fn root(d: &Decided<'_>, ops: &mut Vec<Op>) {
+    let owner = owner(d);
+    ops.push(Op::PrivateMounts);
+    ops.push(Op::Tmpfs {
+        at: c(d.staging),
+        options: c("mode=0755,size=16m,nr_inodes=4096"),
+        attr: Attr::WRITABLE,
+    });
+    ops.push(Op::Enter { at: c(d.staging) });
+    ops.push(dir(".cofferdam", 0o755));
+    ops.push(dir(".cofferdam/scratch", 0o700));
+    let options = format!("mode=0755,size={},nr_inodes={}", d.scratch.bytes, d.scratch.inodes);
+    ops.push(Op::Tmpfs { at: c(".cofferdam/scratch"), options: c(options), attr: Attr::WRITABLE });
+    for (name, mode) in [("tmp", 0o1777), ("shm", 0o1777), ("home", 0o755), ("run", 0o755), ("layer", 0o700)]
+    {
+        let owner = if mode == 0o755 { owner } else { None };
+        ops.push(Op::Dir { at: c(format!(".cofferdam/scratch/{name}")), mode, owner });
+    }
+    // Something to write to that only Landlock forbids.
+    ops.push(Op::File { at: c(".cofferdam/scratch/run/cofferdam.probe"), mode: 0o666, content: Vec::new() });
+    ops.push(Op::File { at: c(".cofferdam/mask"), mode: 0, content: Vec::new() });
+    ops.push(dir(".cofferdam/mask.d", 0));
+}
+
+/// Root's files would be nobody's inside; others' are already the user's own.
+fn owner(d: &Decided<'_>) -> Option<(u32, u32)> {
+    (d.users.way == Way::Root).then_some((d.users.host_uid, d.users.host_gid))
+}
+
+fn dir(path: impl AsRef<Path>, mode: u32) -> Op {
+    Op::Dir { at: c(path), mode, owner: None }
+}
+
+fn bind(from: impl AsRef<Path>, to: impl AsRef<Path>, attr: Attr) -> Op {
+    Op::Bind { from: c(from), at: c(to), attr, idmap: None }
+}
+
+fn mask(path: impl AsRef<Path>, is_dir: bool) -> Op {
+    bind(if is_dir { ".cofferdam/mask.d" } else { ".cofferdam/mask" }, path, Attr::READ_ONLY)
+}
+
+fn system(d: &Decided<'_>, ops: &mut Vec<Op>) {
+    for entry in &d.layout.system {
+        match entry {
+            System::Link(name, to) => ops.push(Op::Symlink { at: c(name), to: c(to) }),
+            System::Dir(name) => {
+                ops.push(dir(name, 0o755));
+                ops.push(bind(Path::new("/").join(name), name, Attr::READ_ONLY));
+            }
+        }
+    }
+    for (name, is_dir) in &d.layout.etc_masked {
+        ops.push(mask(Path::new("etc").join(name), *is_dir));
+    }
+    if let Some((passwd, group)) = &d.layout.passwd {
+        for (name, content) in [("passwd", passwd), ("group", group)] {
+            let made = format!(".cofferdam/{name}");
+            ops.push(Op::File { at: c(&made), mode: 0o644, content: content.clone() });
+            ops.push(bind(&made, Path::new("etc").join(name), Attr::READ_ONLY));
+        }
+    }
+    ops.push(dir("var", 0o755));
+    ops.push(Op::Symlink { at: c("var/run"), to: c("/run") });
+    ops.push(Op::Symlink { at: c("var/tmp"), to: c("/tmp") });
+    for path in &d.layout.var {
+        parents(Path::new(path), ops);
+        ops.push(dir(path, 0o755));
+        ops.push(bind(Path::new("/").join(path), path, Attr::READ_ONLY));
+    }
+    for (name, place) in [("tmp", "tmp"), ("run", "run")] {
+        ops.push(dir(place, 0o755));
+        ops.push(bind(format!(".cofferdam/scratch/{name}"), place, Attr::WRITABLE));
+    }
+    ops.push(dir("sys", 0o755));
+}
+
+/// Directories on the way to a mount point.
+fn parents(path: &Path, ops: &mut Vec<Op>) {
+    let mut above: Vec<&Path> =
+        path.ancestors().skip(1).filter(|p| !p.as_os_str().is_empty() && *p != Path::new("/")).collect();
+    above.reverse();
+    ops.extend(above.into_iter().map(|p| Op::Dir { at: at(p), mode: 0o755, owner: None }));
+}
+
+fn devices(ops: &mut Vec<Op>) {
+    ops.push(dir("dev", 0o755));
+    for name in DEVICES {
+        let place = format!("dev/{name}");
+        ops.push(Op::File { at: c(&place), mode: 0o666, content: Vec::new() });
+        ops.push(bind(Path::new("/").join(&place), &place, Attr::DEVICE));
+    }
+    for (name, to) in DEVICE_LINKS {
+        ops.push(Op::Symlink { at: c(format!("dev/{name}")), to: c(to) });
+    }
+    ops.push(dir("dev/pts", 0o755));
+    ops.push(Op::Devpts { at: c("dev/pts") });
+    ops.push(dir("dev/shm", 0o1777));
+    ops.push(bind(".cofferdam/scratch/shm", "dev/shm", Attr::WRITABLE));
+}
+
+fn proc(d: &Decided<'_>, ops: &mut Vec<Op>) {
+    ops.push(dir("proc", 0o755));
+    ops.push(Op::Proc { at: c("proc") });
+    if off(d, "proc") {
+        return;
+    }
+    for name in &d.layout.proc_read_only {
+        let place = Path::new("proc").join(name);
+        ops.push(bind(&place, &place, Attr { no_exec: true, ..Attr::READ_ONLY }));
+    }
+    for name in &d.layout.proc_masked {
+        ops.push(bind(
+            "dev/null",
+            Path::new("proc").join(name),
+            Attr { read_only: true, no_dev: false, no_exec: true },
+        ));
+    }
+}
+
+fn off(d: &Decided<'_>, control: &str) -> bool {
+    d.without.iter().any(|name| name == control)
+}
+
+/// The home, the work dir and the mounts asked for, outer ones first so that none covers another.
+fn places(d: &Decided<'_>, ops: &mut Vec<Op>) {
+    let depth = |path: &Path| path.components().count();
+    let home_first = d.layout.home.as_ref().is_none_or(|home| depth(home) <= depth(&d.layout.workdir));
+    if home_first {
+        home(d, ops);
+        workdir(d, ops);
+    } else {
+        workdir(d, ops);
+        home(d, ops);
+    }
+    for (mount, owner, is_dir) in &d.layout.mounts {
+        parents(&mount.target, ops);
+        ops.push(match is_dir {
+            true => Op::Dir { at: at(&mount.target), mode: 0o755, owner: None },
+            false => Op::File { at: at(&mount.target), mode: 0o644, content: Vec::new() },
+        });
+        let attr = if mount.writable { Attr::WRITABLE } else { Attr::READ_ONLY };
+        let idmap = d.idmap.clone().filter(|_| *owner == d.layout.workdir_owner);
+        ops.push(Op::Bind { from: c(&mount.source), at: at(&mount.target), attr, idmap });
+    }
+}
+
+fn home(d: &Decided<'_>, ops: &mut Vec<Op>) {
+    let Some(home) = &d.layout.home else { return };
+    if let Some(content) = &d.layout.gitconfig {
+        ops.push(Op::File { at: c(".cofferdam/scratch/home/.gitconfig"), mode: 0o644, content: content.clone() });
+    }
+    parents(home, ops);
+    ops.push(Op::Dir { at: at(home), mode: 0o755, owner: owner(d) });
+    ops.push(Op::Bind { from: c(".cofferdam/scratch/home"), at: at(home), attr: Attr::WRITABLE, idmap: None });
+    for shown in &d.layout.toolchains {
+        parents(&shown.path, ops);
+        ops.push(Op::Dir { at: at(&shown.path), mode: 0o755, owner: owner(d) });
+        let idmap = d.idmap.clone().filter(|_| shown.owner == d.layout.workdir_owner);
+        ops.push(Op::Bind { from: c(&shown.path), at: at(&shown.path), attr: Attr::READ_ONLY, idmap });
+        ops.extend(
+            shown.masked.iter().map(|(path, is_dir)| mask(path.strip_prefix("/").unwrap_or(path), *is_dir)),
+        );
+    }
+}
+
+/// The overlay: the host's directory below, the session's layer above. The layer's own mount is never seen.
+fn workdir(d: &Decided<'_>, ops: &mut Vec<Op>) {
+    ops.push(dir(".cofferdam/lower", 0o755));
+    ops.push(Op::Bind {
+        from: c(&d.layout.workdir),
+        at: c(".cofferdam/lower"),
+        attr: Attr::READ_ONLY,
+        idmap: d.idmap.clone(),
+    });
+    let layer = match d.layer {
+        Some(path) => path.to_owned(),
+        None => {
+            let owner = owner(d);
+            ops.push(Op::Dir { at: c(".cofferdam/scratch/layer/upper"), mode: 0o755, owner });
+            ops.push(dir(".cofferdam/scratch/layer/work", 0o700));
+            plant(d, ops);
+            ops.push(Op::HandOver { at: c(".cofferdam/scratch/layer/upper") });
+            PathBuf::from(".cofferdam/scratch/layer")
+        }
+    };
+    parents(&d.layout.workdir, ops);
+    ops.push(Op::Dir { at: at(&d.layout.workdir), mode: 0o755, owner: owner(d) });
+    ops.push(Op::Overlay {
+        lower: c(".cofferdam/lower"),
+        upper: c(layer.join("upper")),
+        work: c(layer.join("work")),
+        at: at(&d.layout.workdir),
+        userxattr: d.users.way != Way::Root,
+    });
+    ops.push(Op::Detach { at: c(".cofferdam/lower") });
+}
+
+/// Hidden paths of the work dir do not exist in the layer above, whatever the host has below.
+fn plant(d: &Decided<'_>, ops: &mut Vec<Op>) {
+    let upper = Path::new(".cofferdam/scratch/layer/upper");
+    for (path, mode) in &d.layout.hidden_parents {
+        ops.push(Op::Dir { at: c(upper.join(path)), mode: *mode, owner: owner(d) });
+    }
+    ops.extend(d.layout.hidden.paths.iter().map(|path| Op::Whiteout { at: c(upper.join(path)) }));
+}
+
+fn close_root(ops: &mut Vec<Op>) {
+    ops.push(Op::Detach { at: c(".cofferdam/scratch") });
+    ops.push(Op::ReadOnly { at: c(".") });
+    ops.push(Op::PivotHere);
+}
+
+fn finish_namespaces(d: &Decided<'_>, ops: &mut Vec<Op>) {
+    ops.push(Op::Hostname { name: b"cofferdam".to_vec() });
+    ops.push(Op::LoopbackUp);
+    if d.users.way == Way::Root {
+        ops.push(Op::NewUserNamespace);
+        ops.push(Op::AwaitSupervisor);
+    } else if d.awaits_cgroup {
+        ops.push(Op::AwaitSupervisor);
+    }
+    if !off(d, "namespace.cgroup") {
+        ops.push(Op::NewCgroupNamespace);
+    }
+}
+
+fn drop_privileges(d: &Decided<'_>, ops: &mut Vec<Op>) {
+    ops.extend(d.rlimits.iter().map(|&(resource, value)| Op::Limit { resource, value }));
+    if d.users.way != Way::Single {
+        ops.push(Op::Become { who: d.guest });
+        // Changing ids clears it.
+        ops.push(Op::DieWithSupervisor);
+    }
+    if !off(d, "capabilities") {
+        ops.push(Op::BoundCapabilities { keep: d.keep_capabilities });
+        ops.push(Op::Capabilities { keep: d.keep_capabilities });
+    }
+    if !off(d, "no-new-privileges") {
+        ops.push(Op::NoNewPrivileges);
+    }
+}
+
+fn confine(d: &Decided<'_>, ops: &mut Vec<Op>) {
+    if let Some(abi) = d.landlock.filter(|_| !off(d, "landlock")) {
+        ops.push(Op::Landlock { ruleset: ruleset(d, abi) });
+    }
+    ops.push(Op::ProbeLandlock { at: c("/run/cofferdam.probe") });
+    if let Some((program, notify)) = &d.seccomp {
+        ops.push(Op::Seccomp { program: program.clone(), notify: *notify });
+    }
+}
+
+/// Reads as the mounts allow; writes only where writing is meant.
+fn ruleset(d: &Decided<'_>, abi: u32) -> Ruleset {
+    if d.nested {
+        return Ruleset::scopes_only(abi);
+    }
+    let mut rules = vec![(c("/"), Grant::Read), (c("/proc"), Grant::ReadAndWrite)];
+    let home = d.layout.home.iter().cloned();
+    let writable =
+        d.layout.mounts.iter().filter(|(mount, ..)| mount.writable).map(|(mount, ..)| mount.target.clone());
+    let all = ["/tmp", "/dev"]
+        .map(PathBuf::from)
+        .into_iter()
+        .chain([d.layout.workdir.clone()])
+        .chain(home)
+        .chain(writable);
+    rules.extend(all.map(|path| (c(path), Grant::All)));
+    Ruleset::new(abi, rules)
+}

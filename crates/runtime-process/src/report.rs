@@ -1,0 +1,345 @@
+//! The enforcement report: read back from the kernel after the sandbox stands and before anything hostile
+//! runs. It looks at the guest's process from outside; what we meant to do is not consulted.
+
+mod kernel;
+
+use crate::cgroup::{Controller, Group, Groups, Version};
+use crate::layout::Layout;
+use crate::limits::Resolved;
+use crate::users::{Users, Way};
+use cofferdam_model::{Bytes, Control, EnforcementReport, Profile, State, Tier, Weakness};
+use cofferdam_runtime::RuntimeError;
+use cofferdam_sys::landlock;
+use kernel::Seen;
+use rustix::io::Errno;
+use serde_json::{Value, json};
+use std::fs;
+
+pub(crate) struct Observed<'a> {
+    pub(crate) pid: i32,
+    pub(crate) users: &'a Users,
+    pub(crate) layout: &'a Layout,
+    pub(crate) groups: &'a Groups,
+    pub(crate) limits: &'a Resolved,
+    pub(crate) profile: Profile,
+    pub(crate) nested: bool,
+    pub(crate) landlock_probe: Option<Errno>,
+    pub(crate) listens: bool,
+}
+
+/// Must be in force whatever the spec says; Landlock only where its lack is not accepted.
+const MANDATORY: &[&str] = &[
+    "namespace.user",
+    "namespace.mount",
+    "namespace.pid",
+    "namespace.net",
+    "namespace.ipc",
+    "namespace.uts",
+    "users",
+    "filesystem.root",
+    "filesystem.workdir",
+    "proc",
+    "network",
+    "no-new-privileges",
+    "capabilities",
+    "seccomp",
+];
+
+fn line(name: &str, state: State, detail: impl Into<String>, value: Value) -> Control {
+    Control { name: name.into(), state, detail: detail.into(), value }
+}
+
+pub(crate) fn read(o: &Observed<'_>) -> Result<EnforcementReport, RuntimeError> {
+    let seen = Seen::read(o.pid).map_err(RuntimeError::io("read the sandbox back from the kernel"))?;
+    let mut controls = namespaces(&seen);
+    controls.push(users(o, &seen));
+    controls.push(groups(&seen));
+    controls.extend(filesystem(o, &seen));
+    controls.push(proc(&seen));
+    controls.push(network(&seen));
+    controls.push(privileges(&seen));
+    controls.push(capabilities(o, &seen));
+    controls.push(landlock_line(o));
+    controls.extend(seccomp(o, &seen));
+    controls.extend(cgroups(o, &seen));
+    controls.extend(limits(o, &seen));
+    controls.push(hidden(o));
+    let kernel = rustix::system::uname().release().to_string_lossy().into_owned();
+    Ok(EnforcementReport { tier: Tier::Process, kernel, controls })
+}
+
+fn namespaces(seen: &Seen) -> Vec<Control> {
+    let each = |(name, ours, theirs): &(&str, u64, u64)| {
+        let (state, detail) = if ours == theirs {
+            (State::Off, "shared with the host".to_owned())
+        } else {
+            (State::Enforced, "its own".to_owned())
+        };
+        line(&format!("namespace.{name}"), state, detail, json!({ "inode": theirs }))
+    };
+    seen.namespaces.iter().map(each).collect()
+}
+
+fn users(o: &Observed<'_>, seen: &Seen) -> Control {
+    let maps_root = seen.uid_map.iter().any(|&(_, host, count)| host == 0 && count > 0);
+    let state = if maps_root { State::Off } else { State::Enforced };
+    let detail = match (maps_root, o.users.way) {
+        (true, _) => "host uid 0 is mapped".to_owned(),
+        (_, Way::Single) => format!("single: only uid {}, itself", o.users.uid),
+        (_, way) => format!(
+            "{}: uid {} inside is {} outside; host uid 0 is in no map",
+            way.name(),
+            o.users.uid,
+            o.users.host_uid
+        ),
+    };
+    let map: Vec<Value> =
+        seen.uid_map.iter().map(|(inside, host, count)| json!([inside, host, count])).collect();
+    line("users", state, detail, json!({ "uid_map": map }))
+}
+
+fn groups(seen: &Seen) -> Control {
+    let extra = seen.groups.len();
+    match extra {
+        0 => line("groups", State::Enforced, "no supplementary groups", Value::Null),
+        _ => line(
+            "groups",
+            State::Weaker,
+            format!("{extra} of the caller's groups remain: the kernel lets no single-id map drop them"),
+            json!({ "count": extra }),
+        ),
+    }
+}
+
+fn filesystem(o: &Observed<'_>, seen: &Seen) -> Vec<Control> {
+    let root = seen.mount("/");
+    let root_state =
+        if root.is_some_and(|m| m.kind == "tmpfs" && m.read_only) { State::Enforced } else { State::Off };
+    let workdir = seen.mount(&o.layout.workdir.to_string_lossy());
+    let workdir_state =
+        if workdir.is_some_and(|m| m.kind == "overlay") { State::Enforced } else { State::Off };
+    let writable: Vec<&str> = seen.mounts.iter().filter(|m| !m.read_only).map(|m| m.point.as_str()).collect();
+    let host_writable = o.layout.mounts.iter().filter(|(mount, ..)| mount.writable).count();
+    let mounts_state = if host_writable == 0 { State::Enforced } else { State::Weaker };
+    let mounts_detail = match host_writable {
+        0 => "no file of the host is writable".to_owned(),
+        n => format!("{n} writable mounts of the host, by request"),
+    };
+    vec![
+        line(
+            "filesystem.root",
+            root_state,
+            "a read-only skeleton, host directories bound read-only",
+            json!({ "mounts": seen.mounts.len() }),
+        ),
+        line("filesystem.workdir", workdir_state, "changes go to a layer of the session's own", Value::Null),
+        line("filesystem.host", mounts_state, mounts_detail, json!({ "writable": writable })),
+    ]
+}
+
+fn proc(seen: &Seen) -> Control {
+    let read_only = seen.mount("/proc/sys").is_some_and(|m| m.read_only);
+    let state = if read_only { State::Enforced } else { State::Off };
+    line(
+        "proc",
+        state,
+        if read_only { "/proc/sys is read-only" } else { "/proc/sys is as the kernel gives it" },
+        Value::Null,
+    )
+}
+
+fn network(seen: &Seen) -> Control {
+    let only_loopback = seen.interfaces.iter().all(|name| name == "lo");
+    let state = if only_loopback { State::Enforced } else { State::Off };
+    let detail =
+        if only_loopback { "loopback only; nothing leaves" } else { "the host's interfaces are there" };
+    line("network", state, detail, json!({ "interfaces": seen.interfaces }))
+}
+
+fn privileges(seen: &Seen) -> Control {
+    let on = seen.no_new_privileges;
+    line(
+        "no-new-privileges",
+        if on { State::Enforced } else { State::Off },
+        if on { "set-id programs gain nothing" } else { "set-id programs work" },
+        Value::Null,
+    )
+}
+
+fn capabilities(o: &Observed<'_>, seen: &Seen) -> Control {
+    let value = json!({ "effective": seen.capabilities.effective, "bounding": seen.capabilities.bounding });
+    let all = seen.capabilities.effective | seen.capabilities.bounding | seen.capabilities.permitted;
+    match (all, o.profile) {
+        (0, _) => line("capabilities", State::Enforced, "none, and none to be had", value),
+        (_, Profile::Box) if all.count_ones() <= 6 => {
+            line("capabilities", State::Weaker, "a box's root owns its files and users, inside only", value)
+        }
+        _ => line("capabilities", State::Off, "capabilities remain", value),
+    }
+}
+
+fn landlock_line(o: &Observed<'_>) -> Control {
+    let abi = landlock::version();
+    let value = json!({ "abi": abi });
+    match (o.landlock_probe, abi) {
+        (Some(Errno::ACCESS), Some(abi)) => line(
+            "landlock",
+            State::Enforced,
+            format!("ABI {abi}: {}", landlock::Ruleset::describe(abi)),
+            value,
+        ),
+        (_, None) => line("landlock", State::Absent, "this kernel has none", value),
+        (None, Some(_)) if o.nested => {
+            line("landlock", State::Weaker, "scopes only: nested sandboxes need to mount", value)
+        }
+        _ => line("landlock", State::Off, "a write outside all rules succeeded", value),
+    }
+}
+
+fn seccomp(o: &Observed<'_>, seen: &Seen) -> Vec<Control> {
+    let filtered = seen.seccomp_mode == 2;
+    let state = match (filtered, o.nested) {
+        (true, false) => State::Enforced,
+        (true, true) => State::Weaker,
+        (false, _) => State::Off,
+    };
+    let detail = match (filtered, o.nested) {
+        (true, false) => "allow-list; the escape surface is refused",
+        (true, true) => "allow-list with namespaces and mounts, by request (nested)",
+        (false, _) => "no filter",
+    };
+    let recorded = filtered && o.listens;
+    vec![
+        line("seccomp", state, detail, json!({ "mode": seen.seccomp_mode, "filters": seen.seccomp_filters })),
+        line(
+            "seccomp.record",
+            if recorded { State::Enforced } else { State::Off },
+            if recorded { "refused attempts are events" } else { "refused attempts are not recorded" },
+            Value::Null,
+        ),
+    ]
+}
+
+fn cgroups(o: &Observed<'_>, seen: &Seen) -> Vec<Control> {
+    let each = |controller: Controller| {
+        let name = format!("cgroup.{}", controller.name());
+        if let Some(group) = o.groups.group(controller) {
+            return cgroup_line(&name, group, controller, seen);
+        }
+        if let Some((_, reason)) = o.groups.missing.iter().find(|(c, _)| *c == controller) {
+            return fallback_line(&name, controller, reason, o, seen);
+        }
+        line(&name, State::Off, "no limit asked for", Value::Null)
+    };
+    [Controller::Memory, Controller::Pids, Controller::Cpu].into_iter().map(each).collect()
+}
+
+fn cgroup_line(name: &str, group: &Group, controller: Controller, seen: &Seen) -> Control {
+    let file = match (controller, group.version) {
+        (Controller::Memory, Version::V1) => "memory.limit_in_bytes",
+        (Controller::Memory, Version::V2) => "memory.max",
+        (Controller::Pids, _) => "pids.max",
+        (Controller::Cpu, Version::V1) => "cpu.cfs_quota_us",
+        (Controller::Cpu, Version::V2) => "cpu.max",
+    };
+    let limit = fs::read_to_string(group.path.join(file)).unwrap_or_default().trim().to_owned();
+    let member = group.path.file_name().is_some_and(|name| seen.is_in_group(&name.to_string_lossy()));
+    let version = if group.version == Version::V1 { "v1" } else { "v2" };
+    let shown = match (controller, limit.parse::<u64>()) {
+        (Controller::Memory, Ok(bytes)) => Bytes(bytes).to_string(),
+        (Controller::Cpu, Ok(quota)) => format!("{} cores", quota as f64 / 100_000.0),
+        _ => limit.clone(),
+    };
+    let state = if member && !limit.is_empty() { State::Enforced } else { State::Off };
+    line(name, state, format!("{shown} (cgroup {version})"), json!({ "limit": limit, "version": version }))
+}
+
+/// A limit per process is something else than one for the session, and is said to be.
+fn fallback_line(name: &str, controller: Controller, reason: &str, o: &Observed<'_>, seen: &Seen) -> Control {
+    let value = json!({ "reason": reason });
+    match controller {
+        Controller::Pids if seen.limit("Max processes") == o.limits.cgroup.pids.map(u64::from) => line(
+            name,
+            State::Weaker,
+            format!("{} by rlimit, counted per user namespace", o.limits.cgroup.pids.unwrap_or(0)),
+            value,
+        ),
+        Controller::Memory if seen.limit("Max address space").is_some() => {
+            line(name, State::Weaker, "per process, by rlimit: address space", value)
+        }
+        _ => line(name, State::Absent, format!("not limited: {reason}"), value),
+    }
+}
+
+fn limits(o: &Observed<'_>, seen: &Seen) -> Vec<Control> {
+    let files = seen.limit("Max open files");
+    let scratch = seen.mount("/tmp").and_then(|m| m.option("size"));
+    let disk = if o.limits.layer_in_scratch { State::Enforced } else { State::Weaker };
+    let what = if o.limits.layer_in_scratch {
+        "work dir layer, home and temporary files"
+    } else {
+        "home and temporary files; the work dir's layer has no limit"
+    };
+    vec![
+        line(
+            "limit.files",
+            if files.is_some() { State::Enforced } else { State::Off },
+            format!("{} open files a process", files.unwrap_or(0)),
+            json!(files),
+        ),
+        line(
+            "limit.disk",
+            disk,
+            format!("{} for {what}", Bytes(o.limits.scratch)),
+            json!({ "size": scratch }),
+        ),
+    ]
+}
+
+fn hidden(o: &Observed<'_>) -> Control {
+    let hidden = &o.layout.hidden;
+    let state = if hidden.complete { State::Enforced } else { State::Weaker };
+    let note = if hidden.complete { "" } else { "; the work dir is too large to be searched to the end" };
+    let paths: Vec<String> = hidden.paths.iter().map(|p| p.to_string_lossy().into_owned()).collect();
+    line("hidden", state, format!("{} paths of the work dir{note}", paths.len()), json!({ "paths": paths }))
+}
+
+/// Refuses a sandbox that is weaker than every one must be, or than this one was asked to be.
+pub(crate) fn check(
+    report: &EnforcementReport,
+    require: &[String],
+    accept: &[Weakness],
+    without: &[String],
+) -> Result<(), RuntimeError> {
+    let refuse = |what: String, fix: &str| Err(RuntimeError::Refused { what, fix: fix.into() });
+    for name in require {
+        match report.control(name) {
+            None => {
+                return refuse(
+                    format!("`require` names `{name}`, which no line of the report has"),
+                    "see `cofferdam doctor` for the names",
+                );
+            }
+            Some(control) if control.state != State::Enforced => {
+                return refuse(
+                    format!("`{name}` is required and is {}: {}", control.state.word(), control.detail),
+                    "see `cofferdam doctor` for what this host lacks",
+                );
+            }
+            Some(_) => {}
+        }
+    }
+    let landlock = if accept.contains(&Weakness::NoLandlock) { &[][..] } else { &["landlock"][..] };
+    for name in MANDATORY.iter().chain(landlock).filter(|name| !without.iter().any(|w| w == *name)) {
+        if let Some(control) = report.control(name).filter(|c| matches!(c.state, State::Off | State::Absent))
+        {
+            let fix = if *name == "landlock" {
+                "boot with lsm=landlock,…, or accept it with `--accept no-landlock`"
+            } else {
+                "run `cofferdam doctor`"
+            };
+            return refuse(format!("`{name}` is not in force: {}", control.detail), fix);
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,157 @@
+//! What `/proc` says about the guest's process: parsed, not judged.
+
+use std::fs;
+use std::io;
+use std::os::unix::fs::MetadataExt;
+
+pub(super) struct Seen {
+    /// Name, our inode, its inode.
+    pub(super) namespaces: Vec<(&'static str, u64, u64)>,
+    /// Inside, outside, count.
+    pub(super) uid_map: Vec<(u64, u64, u64)>,
+    pub(super) groups: Vec<u32>,
+    pub(super) no_new_privileges: bool,
+    pub(super) seccomp_mode: u32,
+    pub(super) seccomp_filters: u32,
+    pub(super) capabilities: Capabilities,
+    pub(super) mounts: Vec<Mount>,
+    pub(super) interfaces: Vec<String>,
+    cgroup: String,
+    limits: String,
+}
+
+#[derive(Default)]
+pub(super) struct Capabilities {
+    pub(super) effective: u64,
+    pub(super) permitted: u64,
+    pub(super) bounding: u64,
+}
+
+pub(super) struct Mount {
+    pub(super) point: String,
+    pub(super) kind: String,
+    pub(super) read_only: bool,
+    options: String,
+}
+
+const NAMESPACES: [(&str, &str); 7] = [
+    ("user", "user"),
+    ("mount", "mnt"),
+    ("pid", "pid"),
+    ("net", "net"),
+    ("ipc", "ipc"),
+    ("uts", "uts"),
+    ("cgroup", "cgroup"),
+];
+
+impl Seen {
+    pub(super) fn read(pid: i32) -> io::Result<Self> {
+        let file = |name: &str| fs::read_to_string(format!("/proc/{pid}/{name}"));
+        let status = file("status")?;
+        let field = |name: &str| {
+            status.lines().find_map(|l| l.strip_prefix(name)?.strip_prefix(':')).unwrap_or("").trim()
+        };
+        let hex = |name: &str| u64::from_str_radix(field(name), 16).unwrap_or(u64::MAX);
+        Ok(Self {
+            namespaces: namespaces(pid)?,
+            uid_map: file("uid_map")?.lines().filter_map(triple).collect(),
+            groups: field("Groups").split_whitespace().filter_map(|g| g.parse().ok()).collect(),
+            no_new_privileges: field("NoNewPrivs") == "1",
+            seccomp_mode: field("Seccomp").parse().unwrap_or(0),
+            seccomp_filters: field("Seccomp_filters").parse().unwrap_or(0),
+            capabilities: Capabilities {
+                effective: hex("CapEff"),
+                permitted: hex("CapPrm"),
+                bounding: hex("CapBnd"),
+            },
+            mounts: file("mountinfo")?.lines().filter_map(Mount::parse).collect(),
+            interfaces: interfaces(&file("net/dev")?),
+            cgroup: file("cgroup").unwrap_or_default(),
+            limits: file("limits")?,
+        })
+    }
+
+    /// The mount at a path: the last one listed covers the others.
+    pub(super) fn mount(&self, point: &str) -> Option<&Mount> {
+        self.mounts.iter().rev().find(|mount| mount.point == point)
+    }
+
+    pub(super) fn is_in_group(&self, name: &str) -> bool {
+        self.cgroup.lines().any(|line| line.rsplit('/').next() == Some(name))
+    }
+
+    /// The hard limit, where there is one.
+    pub(super) fn limit(&self, name: &str) -> Option<u64> {
+        let line = self.limits.lines().find_map(|l| l.strip_prefix(name))?;
+        line.split_whitespace().nth(1)?.parse().ok()
+    }
+}
+
+fn namespaces(pid: i32) -> io::Result<Vec<(&'static str, u64, u64)>> {
+    let inode = |who: &str, file: &str| fs::metadata(format!("/proc/{who}/ns/{file}")).map(|meta| meta.ino());
+    let who = pid.to_string();
+    NAMESPACES.iter().map(|(name, file)| Ok((*name, inode("self", file)?, inode(&who, file)?))).collect()
+}
+
+fn triple(line: &str) -> Option<(u64, u64, u64)> {
+    let mut numbers = line.split_whitespace().map(|n| n.parse().ok());
+    Some((numbers.next()??, numbers.next()??, numbers.next()??))
+}
+
+fn interfaces(text: &str) -> Vec<String> {
+    text.lines().skip(2).filter_map(|line| Some(line.split_once(':')?.0.trim().to_owned())).collect()
+}
+
+impl Mount {
+    fn parse(line: &str) -> Option<Self> {
+        let (front, back) = line.split_once(" - ")?;
+        let mut front = front.split(' ').skip(4);
+        let mut back = back.split(' ');
+        let (point, flags) = (front.next()?, front.next()?);
+        Some(Self {
+            point: unescape(point),
+            kind: back.next()?.to_owned(),
+            read_only: flags.split(',').any(|flag| flag == "ro"),
+            options: back.nth(1)?.to_owned(),
+        })
+    }
+
+    pub(super) fn option(&self, name: &str) -> Option<&str> {
+        self.options.split(',').find_map(|option| option.strip_prefix(name)?.strip_prefix('='))
+    }
+}
+
+/// `\040` and the like.
+fn unescape(text: &str) -> String {
+    let mut out = Vec::with_capacity(text.len());
+    let bytes = text.as_bytes();
+    let mut at = 0;
+    while at < bytes.len() {
+        let octal =
+            bytes.get(at + 1..at + 4).and_then(|d| u8::from_str_radix(std::str::from_utf8(d).ok()?, 8).ok());
+        match (bytes[at], octal) {
+            (b'\\', Some(byte)) => {
+                out.push(byte);
+                at += 4;
+            }
+            (byte, _) => {
+                out.push(byte);
+                at += 1;
+            }
+        }
+    }
+    String::from_utf8_lossy(&out).into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn mounts_are_parsed_with_their_escapes() {
+        let line = r"36 35 98:0 / /a\040b ro,nosuid - tmpfs tmpfs rw,size=16384k";
+        let mount = Mount::parse(line).unwrap();
+        assert_eq!((mount.point.as_str(), mount.kind.as_str(), mount.read_only), ("/a b", "tmpfs", true));
+        assert_eq!(mount.option("size"), Some("16384k"));
+    }
+}

@@ -1,0 +1,122 @@
+//! The contract between the engine and a tier.
+
+use cofferdam_model::{
+    BlockedAttempt, EnforcementReport, FileChange, LimitHit, Limits, Mount, Profile, SessionId,
+    SkippedChange, Tier, Usage, UserMode, Weakness,
+};
+use std::io;
+use std::os::fd::{BorrowedFd, OwnedFd};
+use std::path::PathBuf;
+
+/// What a tier is asked to make. Everything is resolved: paths are absolute, nothing is looked up later.
+#[derive(Debug, Clone)]
+pub struct SandboxSpec {
+    pub id: SessionId,
+    /// Shown inside at the same path, writable, with changes kept apart.
+    pub workdir: PathBuf,
+    /// The caller's home: inside, an empty one stands at the same path, with toolchains read-only in it.
+    pub home: PathBuf,
+    /// Search path of the caller, which tells the toolchains that are in use.
+    pub path: Vec<PathBuf>,
+    pub mounts: Vec<Mount>,
+    pub hide: Vec<PathBuf>,
+    pub profile: Profile,
+    pub users: UserMode,
+    pub limits: Limits,
+    pub nested: bool,
+    pub require: Vec<String>,
+    pub accept: Vec<Weakness>,
+    /// A directory of our own for this session's writable layer; made and removed by the tier.
+    pub layer: PathBuf,
+    /// An empty directory of our own, where a new root can be put together.
+    pub staging: PathBuf,
+    /// Where id ranges are reserved (one lock file each).
+    pub ranges: PathBuf,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum RuntimeError {
+    /// The host cannot give what was asked: nothing was run.
+    #[error("refused: {what}; {fix}")]
+    Refused { what: String, fix: String },
+    /// A step of making the sandbox failed.
+    #[error("could not make the sandbox: step `{step}`: {what}; {fix}")]
+    Step { step: &'static str, what: String, fix: String },
+    #[error("{doing}: {source}")]
+    Io { doing: String, source: io::Error },
+}
+
+impl RuntimeError {
+    pub fn io(doing: impl Into<String>) -> impl FnOnce(io::Error) -> Self {
+        let doing = doing.into();
+        move |source| Self::Io { doing, source }
+    }
+}
+
+/// Whether a tier works on this host, found out by trying.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Probe {
+    pub tier: Tier,
+    pub works: bool,
+    pub detail: String,
+    pub fix: Option<String>,
+}
+
+/// Who a command is inside.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Identity {
+    pub name: String,
+    pub uid: u32,
+    pub gid: u32,
+    pub home: PathBuf,
+}
+
+/// What was seen when a sandbox came to its end.
+#[derive(Debug, Clone, Default)]
+pub struct Finished {
+    pub usage: Usage,
+    pub limits: Vec<LimitHit>,
+}
+
+/// What became of the changes that were to be kept.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Committed {
+    pub applied: u64,
+    pub skipped: Vec<SkippedChange>,
+}
+
+pub trait Backend {
+    fn tier(&self) -> Tier;
+    /// Tries the tier for real.
+    fn probe(&self) -> Probe;
+    fn create(&self, spec: SandboxSpec) -> Result<Box<dyn Sandbox>, RuntimeError>;
+}
+
+/// A running sandbox. Dropping it ends every process in it and removes all that was made for it.
+pub trait Sandbox {
+    fn report(&self) -> &EnforcementReport;
+
+    /// The byte stream to the guest; handed out once.
+    fn take_channel(&mut self) -> Option<OwnedFd>;
+
+    /// Who the command is to be, by default.
+    fn identity(&self) -> Identity;
+
+    /// Readable when the guest's process has ended; nothing once that was seen.
+    fn ended(&self) -> Option<BorrowedFd<'_>>;
+
+    /// Readable when `attempts` has something to tell; not every tier can.
+    fn alarm(&self) -> Option<BorrowedFd<'_>>;
+
+    /// Refused system calls since the last call. Must be called when `alarm` is readable: callers wait.
+    fn attempts(&mut self) -> Result<Vec<BlockedAttempt>, RuntimeError>;
+
+    /// Ends every process inside and waits for it.
+    fn finish(&mut self) -> Result<Finished, RuntimeError>;
+
+    /// What the session did to its work dir. Only after `finish`.
+    fn changes(&mut self) -> Result<Vec<FileChange>, RuntimeError>;
+
+    /// Carries the changes over to the host's work dir. Only after `finish`.
+    fn commit(&mut self) -> Result<Committed, RuntimeError>;
+}

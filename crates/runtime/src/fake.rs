@@ -1,0 +1,87 @@
+//! A tier made of memory, for testing what stands above: it starts nothing and reports what it is told to.
+
+use crate::{Backend, Committed, Finished, Identity, Probe, RuntimeError, Sandbox, SandboxSpec};
+use cofferdam_model::{BlockedAttempt, EnforcementReport, FileChange, Tier};
+use std::io::pipe;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::PathBuf;
+use std::sync::Mutex;
+
+/// Hands out the given end of a stream as its guest channel.
+pub struct FakeBackend {
+    pub channel: Mutex<Option<OwnedFd>>,
+    pub report: EnforcementReport,
+    pub changes: Vec<FileChange>,
+}
+
+struct FakeSandbox {
+    channel: Option<OwnedFd>,
+    report: EnforcementReport,
+    changes: Vec<FileChange>,
+    home: PathBuf,
+    ended: OwnedFd,
+    /// Closing it is the end.
+    alive: Option<OwnedFd>,
+}
+
+impl Backend for FakeBackend {
+    fn tier(&self) -> Tier {
+        self.report.tier
+    }
+
+    fn probe(&self) -> Probe {
+        Probe { tier: self.tier(), works: true, detail: "made of memory".into(), fix: None }
+    }
+
+    fn create(&self, spec: SandboxSpec) -> Result<Box<dyn Sandbox>, RuntimeError> {
+        let (ended, alive) = pipe().map_err(RuntimeError::io("make a pipe"))?;
+        let channel = self.channel.lock().unwrap_or_else(std::sync::PoisonError::into_inner).take();
+        Ok(Box::new(FakeSandbox {
+            channel,
+            report: self.report.clone(),
+            changes: self.changes.clone(),
+            home: spec.home,
+            ended: ended.into(),
+            alive: Some(alive.into()),
+        }))
+    }
+}
+
+impl Sandbox for FakeSandbox {
+    fn report(&self) -> &EnforcementReport {
+        &self.report
+    }
+
+    fn take_channel(&mut self) -> Option<OwnedFd> {
+        self.channel.take()
+    }
+
+    fn identity(&self) -> Identity {
+        Identity { name: "user".into(), uid: 1000, gid: 1000, home: self.home.clone() }
+    }
+
+    fn ended(&self) -> Option<BorrowedFd<'_>> {
+        Some(self.ended.as_fd())
+    }
+
+    fn alarm(&self) -> Option<BorrowedFd<'_>> {
+        None
+    }
+
+    fn attempts(&mut self) -> Result<Vec<BlockedAttempt>, RuntimeError> {
+        Ok(Vec::new())
+    }
+
+    fn finish(&mut self) -> Result<Finished, RuntimeError> {
+        self.alive = None;
+        Ok(Finished::default())
+    }
+
+    fn changes(&mut self) -> Result<Vec<FileChange>, RuntimeError> {
+        Ok(self.changes.clone())
+    }
+
+    fn commit(&mut self) -> Result<Committed, RuntimeError> {
+        Ok(Committed { applied: self.changes.len() as u64, skipped: Vec::new() })
+    }
+}

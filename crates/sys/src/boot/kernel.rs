@@ -1,0 +1,193 @@
+//! The kernel as a trait, and the real one.
+
+use super::op::{Access, Op, Resource};
+use super::talk::Child;
+use crate::{capability, landlock, mounts, raw, seccomp};
+use rustix::fd::RawFd;
+use rustix::fs::{CWD, Mode, OFlags};
+use rustix::io::Errno;
+use rustix::process::Signal;
+use rustix::thread::{Gid, Uid, UnshareFlags};
+use std::ffi::CStr;
+
+/// Whoever can perform operations. The double records them.
+pub trait Kernel {
+    fn perform(&mut self, op: &Op) -> Result<(), Errno>;
+}
+
+/// The real kernel, in the boot child. Nothing below allocates.
+pub(super) struct Linux {
+    pub(super) child: Child,
+    /// The caller's, which what runs inside gets back.
+    pub(super) umask: Mode,
+}
+
+impl Kernel for Linux {
+    fn perform(&mut self, op: &Op) -> Result<(), Errno> {
+        match op {
+            Op::DieWithSupervisor => rustix::process::set_parent_process_death_signal(Some(Signal::KILL)),
+            Op::MapOwnIds { uid_map, gid_map } => map_own_ids(uid_map, gid_map),
+            Op::AwaitSupervisor => self.child.ask_and_wait(),
+            Op::PrivateMounts => mounts::make_private(),
+            Op::Tmpfs { at, options, attr } => mounts::tmpfs(at, options, *attr),
+            Op::Enter { at } => rustix::process::chdir(at.as_c_str()),
+            Op::Dir { at, mode, owner } => make_dir(at, *mode, *owner),
+            Op::Whiteout { at } => whiteout(at),
+            Op::HandOver { at } => self.hand_over_dir(at),
+            Op::Symlink { at, to } => rustix::fs::symlinkat(to.as_c_str(), CWD, at.as_c_str()),
+            Op::File { at, mode, content } => write_file(at, *mode, content),
+            Op::Bind { from, at, attr, idmap } => mounts::bind(from, at, *attr, idmap.as_deref()),
+            Op::Overlay { lower, upper, work, at, userxattr } => {
+                mounts::overlay(lower, upper, work, at, *userxattr)
+            }
+            Op::Proc { at } => mounts::proc(at),
+            Op::Devpts { at } => mounts::devpts(at),
+            Op::ReadOnly { at } => mounts::read_only(at),
+            Op::Detach { at } => mounts::detach(at),
+            Op::PivotHere => mounts::pivot_here(),
+            Op::NewUserNamespace => unshare(UnshareFlags::NEWUSER),
+            Op::NewCgroupNamespace => unshare(UnshareFlags::NEWCGROUP),
+            Op::Hostname { name } => rustix::system::sethostname(name),
+            Op::LoopbackUp => loopback_up(),
+            Op::Limit { resource, value } => limit(*resource, *value),
+            Op::Become { who } => become_user(*who),
+            Op::BoundCapabilities { keep } => capability::bound(*keep),
+            Op::Capabilities { keep } => capability::keep_only(*keep),
+            Op::NoNewPrivileges => rustix::thread::set_no_new_privs(true),
+            Op::Landlock { ruleset } => landlock::restrict(ruleset),
+            Op::ProbeLandlock { at } => self.child.tell_probe(landlock::probe(at)),
+            Op::Seccomp { program, notify } => match seccomp::install(program, *notify)? {
+                Some(listener) => self.child.hand_over_listener(&listener),
+                None => Ok(()),
+            },
+            Op::Descriptors { channel } => descriptors(*channel),
+            Op::Execute { image, name } => {
+                rustix::process::umask(self.umask);
+                Err(execute(*image, name))
+            }
+        }
+    }
+}
+
+impl Linux {
+    fn hand_over_dir(&self, at: &CStr) -> Result<(), Errno> {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+        self.child.hand_over_layer(&rustix::fs::openat(CWD, at, flags, Mode::empty())?)
+    }
+}
+
+fn make_dir(at: &CStr, mode: u32, owner: Option<(u32, u32)>) -> Result<(), Errno> {
+    match rustix::fs::mkdirat(CWD, at, Mode::from_raw_mode(mode)) {
+        Err(Errno::EXIST) => return Ok(()),
+        other => other?,
+    }
+    match owner {
+        Some((uid, gid)) => rustix::fs::chown(at, Some(Uid::from_raw(uid)), Some(Gid::from_raw(gid))),
+        None => Ok(()),
+    }
+}
+
+fn whiteout(at: &CStr) -> Result<(), Errno> {
+    rustix::fs::mknodat(CWD, at, rustix::fs::FileType::CharacterDevice, Mode::empty(), 0)
+}
+
+fn unshare(flags: UnshareFlags) -> Result<(), Errno> {
+    // SAFETY: the boot child has one thread, so no other thread can observe a half-changed process.
+    unsafe { rustix::thread::unshare_unsafe(flags) }
+}
+
+fn write_all(path: &CStr, flags: OFlags, mode: Mode, content: &[u8]) -> Result<(), Errno> {
+    let file = rustix::fs::openat(CWD, path, flags | OFlags::WRONLY | OFlags::CLOEXEC, mode)?;
+    let mut rest = content;
+    while !rest.is_empty() {
+        let written = rustix::io::write(&file, rest)?;
+        rest = rest.get(written..).ok_or(Errno::IO)?;
+    }
+    Ok(())
+}
+
+/// A new file. An empty one is a place to mount on, and may be there already.
+fn write_file(at: &CStr, mode: u32, content: &[u8]) -> Result<(), Errno> {
+    let made = write_all(at, OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW, Mode::from_raw_mode(mode), content);
+    match made {
+        Err(Errno::EXIST) if content.is_empty() => Ok(()),
+        other => other,
+    }
+}
+
+/// The kernel wants `setgroups` refused before an unprivileged process may map its group.
+fn map_own_ids(uid_map: &[u8], gid_map: &[u8]) -> Result<(), Errno> {
+    let plain = |path: &CStr, content: &[u8]| write_all(path, OFlags::empty(), Mode::empty(), content);
+    plain(c"/proc/self/setgroups", b"deny")?;
+    plain(c"/proc/self/uid_map", uid_map)?;
+    plain(c"/proc/self/gid_map", gid_map)
+}
+
+fn become_user(who: Access) -> Result<(), Errno> {
+    let (uid, gid) = (Uid::from_raw(who.uid), Gid::from_raw(who.gid));
+    if who.drop_groups {
+        rustix::thread::set_thread_groups(&[])?;
+    }
+    rustix::thread::set_thread_res_gid(gid, gid, gid)?;
+    rustix::thread::set_thread_res_uid(uid, uid, uid)
+}
+
+fn limit(resource: Resource, value: u64) -> Result<(), Errno> {
+    use rustix::process::{Resource as R, Rlimit};
+    let resource = match resource {
+        Resource::AddressSpace => R::As,
+        Resource::Processes => R::Nproc,
+        Resource::OpenFiles => R::Nofile,
+        Resource::Core => R::Core,
+    };
+    let now = rustix::process::getrlimit(resource);
+    let value = now.maximum.map_or(value, |most| value.min(most));
+    rustix::process::setrlimit(resource, Rlimit { current: Some(value), maximum: Some(value) })
+}
+
+fn loopback_up() -> Result<(), Errno> {
+    use rustix::net::{AddressFamily, SocketFlags, SocketType};
+    let socket =
+        rustix::net::socket_with(AddressFamily::INET, SocketType::DGRAM, SocketFlags::CLOEXEC, None)?;
+    // SAFETY: an all-zero `ifreq` is a valid value of that plain C struct.
+    let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
+    request.ifr_name[0] = b'l' as libc::c_char;
+    request.ifr_name[1] = b'o' as libc::c_char;
+    request.ifr_ifru.ifru_flags = (libc::IFF_UP | libc::IFF_RUNNING) as libc::c_short;
+    // SAFETY: the kernel reads one `ifreq` through a pointer that lives for the call.
+    let result = unsafe {
+        libc::syscall(
+            libc::SYS_ioctl,
+            rustix::fd::AsRawFd::as_raw_fd(&socket),
+            libc::SIOCSIFFLAGS,
+            std::ptr::from_ref(&request),
+        )
+    };
+    raw::check(result).map(drop)
+}
+
+fn descriptors(channel: RawFd) -> Result<(), Errno> {
+    raw::duplicate_as(channel, 3)?;
+    let null = rustix::fs::openat(CWD, c"/dev/null", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())?;
+    for number in 0..3 {
+        raw::duplicate_as(rustix::fd::AsRawFd::as_raw_fd(&null), number)?;
+    }
+    raw::close_on_exec_from(4)
+}
+
+fn execute(image: RawFd, name: &CStr) -> Errno {
+    let argv = [name.as_ptr(), std::ptr::null()];
+    let envp = [std::ptr::null::<libc::c_char>()];
+    // SAFETY: argv and envp are null-terminated arrays of C strings that outlive the call.
+    let result = unsafe {
+        libc::syscall(
+            libc::SYS_execveat,
+            image,
+            c"".as_ptr(),
+            argv.as_ptr(),
+            envp.as_ptr(),
+            libc::AT_EMPTY_PATH,
+        )
+    };
+    raw::check(result).err().unwrap_or(Errno::IO)
+}

@@ -1,0 +1,236 @@
+//! The operations a boot is made of, as data: what is to be done, in order, with nothing left to decide.
+
+use crate::landlock::Ruleset;
+use crate::seccomp::Program;
+use rustix::fd::{OwnedFd, RawFd};
+use std::ffi::CString;
+use std::fmt;
+use std::sync::Arc;
+
+/// Mount attributes. Everything of the host's is `nosuid`; the rest is said.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Attr {
+    pub read_only: bool,
+    pub no_dev: bool,
+    pub no_exec: bool,
+}
+
+impl Attr {
+    pub const READ_ONLY: Self = Self { read_only: true, no_dev: true, no_exec: false };
+    pub const WRITABLE: Self = Self { read_only: false, no_dev: true, no_exec: false };
+    pub const DEVICE: Self = Self { read_only: false, no_dev: false, no_exec: true };
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Resource {
+    AddressSpace,
+    Processes,
+    OpenFiles,
+    Core,
+}
+
+/// Who a process becomes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Access {
+    pub uid: u32,
+    pub gid: u32,
+    /// Whether supplementary groups can be dropped: not under a single-id map, where the kernel forbids it.
+    pub drop_groups: bool,
+}
+
+/// One operation. Paths are relative to the working directory that `Enter` sets, or absolute on the host.
+pub enum Op {
+    /// Die when the supervisor's thread does.
+    DieWithSupervisor,
+    /// Map the caller's own ids to themselves and no others.
+    MapOwnIds {
+        uid_map: Vec<u8>,
+        gid_map: Vec<u8>,
+    },
+    /// Ask the supervisor to do its part (id maps, cgroups), and wait for it.
+    AwaitSupervisor,
+    /// Keep mounts made here from the host, and the host's from here.
+    PrivateMounts,
+    Tmpfs {
+        at: CString,
+        options: CString,
+        attr: Attr,
+    },
+    Enter {
+        at: CString,
+    },
+    /// A directory, which may be there already; with an owner given by id.
+    Dir {
+        at: CString,
+        mode: u32,
+        owner: Option<(u32, u32)>,
+    },
+    /// The overlay's mark for "nothing is here", in an upper layer.
+    Whiteout {
+        at: CString,
+    },
+    /// Give the supervisor a descriptor of this directory.
+    HandOver {
+        at: CString,
+    },
+    Symlink {
+        at: CString,
+        to: CString,
+    },
+    File {
+        at: CString,
+        mode: u32,
+        content: Vec<u8>,
+    },
+    Bind {
+        from: CString,
+        at: CString,
+        attr: Attr,
+        idmap: Option<Arc<OwnedFd>>,
+    },
+    Overlay {
+        lower: CString,
+        upper: CString,
+        work: CString,
+        at: CString,
+        userxattr: bool,
+    },
+    Proc {
+        at: CString,
+    },
+    Devpts {
+        at: CString,
+    },
+    ReadOnly {
+        at: CString,
+    },
+    Detach {
+        at: CString,
+    },
+    /// The working directory becomes the root, and the old root goes.
+    PivotHere,
+    NewUserNamespace,
+    NewCgroupNamespace,
+    Hostname {
+        name: Vec<u8>,
+    },
+    LoopbackUp,
+    Limit {
+        resource: Resource,
+        value: u64,
+    },
+    Become {
+        who: Access,
+    },
+    /// Keep these capabilities in the bounding set, drop all others from it.
+    BoundCapabilities {
+        keep: u64,
+    },
+    /// Keep these capabilities, drop all others from every set.
+    Capabilities {
+        keep: u64,
+    },
+    NoNewPrivileges,
+    Landlock {
+        ruleset: Ruleset,
+    },
+    /// Try a write that only Landlock would refuse, and tell the supervisor what came of it.
+    ProbeLandlock {
+        at: CString,
+    },
+    Seccomp {
+        program: Arc<Program>,
+        notify: bool,
+    },
+    /// The given descriptor becomes number 3, stdio becomes the null device, everything else closes on exec.
+    Descriptors {
+        channel: RawFd,
+    },
+    Execute {
+        image: RawFd,
+        name: CString,
+    },
+}
+
+impl Op {
+    /// The name a failure is reported under.
+    pub const fn name(&self) -> &'static str {
+        match self {
+            Self::DieWithSupervisor => "die-with-supervisor",
+            Self::MapOwnIds { .. } => "map-own-ids",
+            Self::AwaitSupervisor => "await-supervisor",
+            Self::PrivateMounts => "private-mounts",
+            Self::Tmpfs { .. } => "tmpfs",
+            Self::Enter { .. } => "enter",
+            Self::Dir { .. } => "dir",
+            Self::Whiteout { .. } => "whiteout",
+            Self::HandOver { .. } => "hand-over",
+            Self::Symlink { .. } => "symlink",
+            Self::File { .. } => "file",
+            Self::Bind { .. } => "bind",
+            Self::Overlay { .. } => "overlay",
+            Self::Proc { .. } => "proc",
+            Self::Devpts { .. } => "devpts",
+            Self::ReadOnly { .. } => "read-only",
+            Self::Detach { .. } => "detach",
+            Self::PivotHere => "pivot-root",
+            Self::NewUserNamespace => "user-namespace",
+            Self::NewCgroupNamespace => "cgroup-namespace",
+            Self::Hostname { .. } => "hostname",
+            Self::LoopbackUp => "loopback-up",
+            Self::Limit { .. } => "rlimit",
+            Self::Become { .. } => "become",
+            Self::BoundCapabilities { .. } => "bound-capabilities",
+            Self::Capabilities { .. } => "capabilities",
+            Self::NoNewPrivileges => "no-new-privileges",
+            Self::Landlock { .. } => "landlock",
+            Self::ProbeLandlock { .. } => "probe-landlock",
+            Self::Seccomp { .. } => "seccomp",
+            Self::Descriptors { .. } => "descriptors",
+            Self::Execute { .. } => "execute",
+        }
+    }
+}
+
+/// The operation and its object, as errors and recordings show it.
+impl fmt::Display for Op {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let show = |path: &CString| path.to_string_lossy().into_owned();
+        f.write_str(self.name())?;
+        match self {
+            Self::Tmpfs { at, options, attr } => {
+                write!(f, " {} ({}){}", show(at), show(options), Flags(*attr))
+            }
+            Self::Enter { at }
+            | Self::Proc { at }
+            | Self::Devpts { at }
+            | Self::ReadOnly { at }
+            | Self::Detach { at }
+            | Self::Whiteout { at }
+            | Self::HandOver { at }
+            | Self::ProbeLandlock { at } => write!(f, " {}", show(at)),
+            Self::Dir { at, mode, .. } | Self::File { at, mode, .. } => write!(f, " {} {mode:04o}", show(at)),
+            Self::Symlink { at, to } => write!(f, " {} -> {}", show(at), show(to)),
+            Self::Bind { from, at, attr, idmap } => {
+                let mapped = if idmap.is_some() { " idmapped" } else { "" };
+                write!(f, " {} on {}{}{mapped}", show(from), show(at), Flags(*attr))
+            }
+            Self::Overlay { lower, at, .. } => write!(f, " {} on {}", show(lower), show(at)),
+            Self::Limit { resource, value } => write!(f, " {resource:?} {value}"),
+            Self::Become { who } => write!(f, " {}:{}", who.uid, who.gid),
+            Self::BoundCapabilities { keep } | Self::Capabilities { keep } => write!(f, " {keep:#x}"),
+            _ => Ok(()),
+        }
+    }
+}
+
+struct Flags(Attr);
+
+impl fmt::Display for Flags {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Attr { read_only, no_dev, no_exec } = self.0;
+        f.write_str(if read_only { " ro" } else { " rw" })?;
+        f.write_str(if no_dev { " nodev" } else { "" })?;
+        f.write_str(if no_exec { " noexec" } else { "" })
+    }
+}

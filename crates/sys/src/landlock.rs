@@ -1,0 +1,161 @@
+//! Landlock by its three system calls, at the best version the running kernel has.
+//!
+//! Paths are opened when the ruleset is applied, that is after pivot_root: a rule on a layer of an overlay
+//! does not cover the merged mount. The `landlock` crate does this too, but allocates, which a boot child of a
+//! threaded process must not.
+
+use crate::raw;
+use rustix::fd::{AsRawFd, OwnedFd};
+use rustix::fs::{CWD, Mode, OFlags};
+use rustix::io::Errno;
+use std::ffi::{CStr, CString};
+
+const EXECUTE: u64 = 1 << 0;
+const READ_FILE: u64 = 1 << 2;
+const READ_DIR: u64 = 1 << 3;
+const WRITE_FILE: u64 = 1 << 1;
+const REFER: u64 = 1 << 13;
+const TRUNCATE: u64 = 1 << 14;
+const IOCTL_DEV: u64 = 1 << 15;
+const SCOPE_ABSTRACT_UNIX: u64 = 1 << 0;
+const SCOPE_SIGNAL: u64 = 1 << 1;
+
+/// What a rule grants below its path.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Grant {
+    /// Read and execute.
+    Read,
+    /// Read, execute and change the content of what exists.
+    ReadAndWrite,
+    /// Everything, device files' own controls included.
+    All,
+}
+
+/// A ruleset for one version of the interface. What no rule grants is refused.
+pub struct Ruleset {
+    abi: u32,
+    files: bool,
+    rules: Vec<(CString, Grant)>,
+}
+
+#[repr(C)]
+struct RulesetAttr {
+    handled_fs: u64,
+    handled_net: u64,
+    scoped: u64,
+}
+
+#[repr(C, packed)]
+struct PathBeneath {
+    allowed: u64,
+    parent: i32,
+}
+
+/// The version of the running kernel, or nothing where Landlock is missing or switched off.
+pub fn version() -> Option<u32> {
+    const VERSION: libc::c_uint = 1;
+    // SAFETY: with a null attribute and this flag the kernel only returns a number.
+    let result =
+        unsafe { libc::syscall(libc::SYS_landlock_create_ruleset, std::ptr::null::<u8>(), 0usize, VERSION) };
+    raw::check(result).ok().and_then(|v| u32::try_from(v).ok()).filter(|&v| v > 0)
+}
+
+impl Ruleset {
+    pub fn new(abi: u32, rules: Vec<(CString, Grant)>) -> Self {
+        Self { abi, files: true, rules }
+    }
+
+    /// No rules on files, because they would forbid nested mounts; only what a process can reach of others.
+    pub fn scopes_only(abi: u32) -> Self {
+        Self { abi, files: false, rules: Vec::new() }
+    }
+
+    fn handled(&self) -> u64 {
+        if !self.files {
+            return 0;
+        }
+        let base = (1u64 << 13) - 1;
+        base | if self.abi >= 2 { REFER } else { 0 }
+            | if self.abi >= 3 { TRUNCATE } else { 0 }
+            | if self.abi >= 5 { IOCTL_DEV } else { 0 }
+    }
+
+    /// No TCP rules: what leaves is the egress layer's business, and there is only loopback.
+    fn scoped(&self) -> u64 {
+        if self.abi >= 6 { SCOPE_ABSTRACT_UNIX | SCOPE_SIGNAL } else { 0 }
+    }
+
+    /// What the version in use cannot restrict, for the report.
+    pub fn describe(abi: u32) -> &'static str {
+        match abi {
+            0..=1 => "files (no renames between directories, no truncate, no scopes)",
+            2 => "files, renames (no truncate, no scopes)",
+            3..=4 => "files, renames, truncate (no device ioctl, no scopes)",
+            5 => "files, renames, truncate, device ioctl (no scopes)",
+            _ => "files, renames, truncate, device ioctl, abstract sockets, signals",
+        }
+    }
+}
+
+impl Grant {
+    fn bits(self, is_dir: bool) -> u64 {
+        let read = EXECUTE | READ_FILE | READ_DIR;
+        let bits = match self {
+            Self::Read => read,
+            Self::ReadAndWrite => read | WRITE_FILE | TRUNCATE,
+            Self::All => u64::MAX,
+        };
+        // The kernel refuses rights on a file that only a directory can have.
+        if is_dir { bits } else { bits & (EXECUTE | READ_FILE | WRITE_FILE | TRUNCATE | IOCTL_DEV) }
+    }
+}
+
+pub(crate) fn restrict(ruleset: &Ruleset) -> Result<(), Errno> {
+    if ruleset.handled() == 0 && ruleset.scoped() == 0 {
+        return Ok(());
+    }
+    let attr = RulesetAttr { handled_fs: ruleset.handled(), handled_net: 0, scoped: ruleset.scoped() };
+    // Older kernels check that what they do not know is zero, so the full size is always right: but before
+    // version 4 they refuse a longer struct with any bit set, and none is.
+    // SAFETY: the pointer is to a live struct of the given size.
+    let fd = unsafe {
+        libc::syscall(
+            libc::SYS_landlock_create_ruleset,
+            std::ptr::from_ref(&attr),
+            size_of::<RulesetAttr>(),
+            0,
+        )
+    };
+    let set = raw::owned(raw::check(fd)?);
+    for (path, grant) in &ruleset.rules {
+        add_rule(&set, path, *grant, ruleset.handled())?;
+    }
+    // SAFETY: takes a descriptor and a flag, no pointers.
+    raw::check(unsafe { libc::syscall(libc::SYS_landlock_restrict_self, set.as_raw_fd(), 0) }).map(drop)
+}
+
+fn add_rule(set: &OwnedFd, path: &CStr, grant: Grant, handled: u64) -> Result<(), Errno> {
+    const PATH_BENEATH: libc::c_int = 1;
+    let parent = rustix::fs::openat(CWD, path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?;
+    let is_dir = rustix::fs::FileType::from_raw_mode(rustix::fs::fstat(&parent)?.st_mode).is_dir();
+    let rule = PathBeneath { allowed: grant.bits(is_dir) & handled, parent: parent.as_raw_fd() };
+    // SAFETY: the pointer is to a live, packed struct as the kernel defines it.
+    let result = unsafe {
+        libc::syscall(
+            libc::SYS_landlock_add_rule,
+            set.as_raw_fd(),
+            PATH_BENEATH,
+            std::ptr::from_ref(&rule),
+            0,
+        )
+    };
+    raw::check(result).map(drop)
+}
+
+/// Opens a file for writing that every other control would allow. Returns the errno, or 0 where it opened.
+pub(crate) fn probe(at: &CStr) -> i32 {
+    match rustix::fs::openat(CWD, at, OFlags::WRONLY | OFlags::CLOEXEC, Mode::empty()) {
+        Ok(_) => 0,
+        Err(errno) => errno.raw_os_error(),
+    }
+}

@@ -1,0 +1,119 @@
+//! Mount operations for the boot child: the new mount API, no allocation, nothing decided here.
+
+use crate::boot::Attr;
+use crate::raw::{self, MountAttr};
+use rustix::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use rustix::fs::CWD;
+use rustix::io::Errno;
+use rustix::mount::{
+    FsMountFlags, FsOpenFlags, MountAttrFlags, MountPropagationFlags, MoveMountFlags, OpenTreeFlags,
+    UnmountFlags,
+};
+use std::ffi::CStr;
+
+const ATTR_RDONLY: u64 = 0x1;
+const ATTR_NOSUID: u64 = 0x2;
+const ATTR_NODEV: u64 = 0x4;
+const ATTR_NOEXEC: u64 = 0x8;
+const ATTR_IDMAP: u64 = 0x10_0000;
+
+fn bits(attr: Attr) -> u64 {
+    let mut bits = ATTR_NOSUID;
+    bits |= if attr.read_only { ATTR_RDONLY } else { 0 };
+    bits |= if attr.no_dev { ATTR_NODEV } else { 0 };
+    bits | if attr.no_exec { ATTR_NOEXEC } else { 0 }
+}
+
+pub(crate) fn make_private() -> Result<(), Errno> {
+    rustix::mount::mount_change(c"/", MountPropagationFlags::REC | MountPropagationFlags::PRIVATE)
+}
+
+fn attach(mount: BorrowedFd<'_>, at: &CStr) -> Result<(), Errno> {
+    rustix::mount::move_mount(mount, c"", CWD, at, MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH)
+}
+
+fn new_mount(kind: &CStr, options: &[(&CStr, Option<&CStr>)], attr: u64) -> Result<OwnedFd, Errno> {
+    let context = rustix::mount::fsopen(kind, FsOpenFlags::FSOPEN_CLOEXEC)?;
+    for (key, value) in options {
+        match value {
+            Some(value) => rustix::mount::fsconfig_set_string(context.as_fd(), *key, *value)?,
+            None => rustix::mount::fsconfig_set_flag(context.as_fd(), *key)?,
+        }
+    }
+    rustix::mount::fsconfig_create(context.as_fd())?;
+    let attr = MountAttrFlags::from_bits_retain(attr as u32);
+    rustix::mount::fsmount(context.as_fd(), FsMountFlags::FSMOUNT_CLOEXEC, attr)
+}
+
+/// The classic call: its option string is the one format all file systems share, and it is one call.
+pub(crate) fn tmpfs(at: &CStr, options: &CStr, attr: Attr) -> Result<(), Errno> {
+    let mut flags = rustix::mount::MountFlags::NOSUID;
+    flags.set(rustix::mount::MountFlags::NODEV, attr.no_dev);
+    flags.set(rustix::mount::MountFlags::NOEXEC, attr.no_exec);
+    rustix::mount::mount(c"tmpfs", at, c"tmpfs", flags, Some(options))
+}
+
+/// A recursive bind whose attributes hold from the moment it can be seen.
+pub(crate) fn bind(from: &CStr, at: &CStr, attr: Attr, idmap: Option<&OwnedFd>) -> Result<(), Errno> {
+    let flags = OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC;
+    let recursive = if idmap.is_some() { OpenTreeFlags::empty() } else { OpenTreeFlags::AT_RECURSIVE };
+    let tree = rustix::mount::open_tree(CWD, from, flags | recursive)?;
+    let deep = if idmap.is_some() { 0 } else { libc::AT_RECURSIVE };
+    let set = MountAttr {
+        set: bits(attr) | if idmap.is_some() { ATTR_IDMAP } else { 0 },
+        clear: 0,
+        propagation: 0,
+        userns: idmap.map_or(0, |map| map.as_raw_fd() as u64),
+    };
+    raw::mount_setattr(tree.as_fd(), c"", libc::AT_EMPTY_PATH | deep, &set)?;
+    attach(tree.as_fd(), at)
+}
+
+/// `volatile`: the layer is thrown away or copied out by us, so nobody waits for a disk.
+pub(crate) fn overlay(
+    lower: &CStr,
+    upper: &CStr,
+    work: &CStr,
+    at: &CStr,
+    userxattr: bool,
+) -> Result<(), Errno> {
+    let options: [(&CStr, Option<&CStr>); 5] = [
+        (c"lowerdir", Some(lower)),
+        (c"upperdir", Some(upper)),
+        (c"workdir", Some(work)),
+        (c"volatile", None),
+        (c"userxattr", None),
+    ];
+    let options = if userxattr { &options[..] } else { &options[..4] };
+    let mount = new_mount(c"overlay", options, ATTR_NOSUID | ATTR_NODEV)?;
+    attach(mount.as_fd(), at)
+}
+
+pub(crate) fn proc(at: &CStr) -> Result<(), Errno> {
+    let mount = new_mount(c"proc", &[], ATTR_NOSUID | ATTR_NODEV | ATTR_NOEXEC)?;
+    attach(mount.as_fd(), at)
+}
+
+pub(crate) fn devpts(at: &CStr) -> Result<(), Errno> {
+    let options: [(&CStr, Option<&CStr>); 3] =
+        [(c"newinstance", None), (c"ptmxmode", Some(c"0666")), (c"mode", Some(c"0620"))];
+    let mount = new_mount(c"devpts", &options, ATTR_NOSUID | ATTR_NOEXEC)?;
+    attach(mount.as_fd(), at)
+}
+
+pub(crate) fn read_only(at: &CStr) -> Result<(), Errno> {
+    let set = MountAttr { set: ATTR_RDONLY, clear: 0, propagation: 0, userns: 0 };
+    raw::mount_setattr(CWD, at, 0, &set)
+}
+
+pub(crate) fn detach(at: &CStr) -> Result<(), Errno> {
+    rustix::mount::unmount(at, UnmountFlags::DETACH)
+}
+
+/// With both arguments the same directory the old root ends up on top of the new one, and is then detached;
+/// no directory of the new root is needed to hold it.
+pub(crate) fn pivot_here() -> Result<(), Errno> {
+    rustix::process::pivot_root(c".", c".")?;
+    rustix::mount::unmount(c".", UnmountFlags::DETACH)?;
+    rustix::process::chdir(c"/")
+}

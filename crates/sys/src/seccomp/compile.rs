@@ -1,0 +1,255 @@
+//! From rules to BPF. System-call numbers that share a verdict are neighbours more often than not, so the
+//! numbers become runs and the runs a balanced tree: some seven comparisons for any call, a program short
+//! enough that installing it costs little, and constant verdicts the kernel can cache in its bitmap.
+
+/// What happens to a call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Verdict {
+    Allow,
+    /// Refused quietly with this errno.
+    Refuse(u16),
+    /// Refused, and the listener hears of it.
+    Record,
+}
+
+/// One argument (its low 32 bits) under a mask is one of these values.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Test {
+    pub arg: u8,
+    pub mask: u32,
+    pub one_of: &'static [u32],
+}
+
+/// `then` if all tests of any of the alternatives hold, else `otherwise`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Check {
+    pub any: &'static [&'static [Test]],
+    pub then: Verdict,
+    pub otherwise: Verdict,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Rule {
+    Always(Verdict),
+    Depends(Check),
+}
+
+/// A compiled filter, made once and shared by all boots.
+pub struct Program(Vec<libc::sock_filter>);
+
+impl Program {
+    pub(super) fn instructions(&self) -> &[libc::sock_filter] {
+        &self.0
+    }
+
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
+const LOAD: u16 = (libc::BPF_LD | libc::BPF_W | libc::BPF_ABS) as u16;
+const AND: u16 = (libc::BPF_ALU | libc::BPF_AND | libc::BPF_K) as u16;
+const RETURN: u16 = (libc::BPF_RET | libc::BPF_K) as u16;
+const JUMP: u16 = (libc::BPF_JMP | libc::BPF_JA) as u16;
+const IF_EQUAL: u16 = (libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K) as u16;
+const IF_AT_LEAST: u16 = (libc::BPF_JMP | libc::BPF_JGE | libc::BPF_K) as u16;
+
+const OFFSET_NUMBER: u32 = 0;
+const OFFSET_ARCH: u32 = 4;
+const OFFSET_ARGS: u32 = 16;
+
+const KILL_PROCESS: u32 = 0x8000_0000;
+const USER_NOTIF: u32 = 0x7fc0_0000;
+const ERRNO: u32 = 0x0005_0000;
+const ALLOW: u32 = 0x7fff_0000;
+
+#[cfg(target_arch = "x86_64")]
+const ARCH: u32 = 0xc000_003e;
+#[cfg(target_arch = "aarch64")]
+const ARCH: u32 = 0xc000_00b7;
+
+/// Numbers past any real one: on x86-64 the x32 calls, which bypass tables of numbers.
+const FOREIGN: u32 = 0x4000_0000;
+
+fn op(code: u16, k: u32, jt: u8, jf: u8) -> libc::sock_filter {
+    libc::sock_filter { code, jt, jf, k }
+}
+
+fn ret(verdict: Verdict, notify: bool) -> libc::sock_filter {
+    let value = match verdict {
+        Verdict::Allow => ALLOW,
+        Verdict::Refuse(errno) => ERRNO | u32::from(errno),
+        Verdict::Record if notify => USER_NOTIF,
+        Verdict::Record => ERRNO | libc::EPERM as u32,
+    };
+    op(RETURN, value, 0, 0)
+}
+
+/// Compiles `rules`, each for one call number; every other number gets `default`. Without `notify`, calls
+/// that would be recorded are refused with EPERM.
+pub fn compile(rules: &[(u32, Rule)], default: Verdict, notify: bool) -> Program {
+    let mut sorted: Vec<(u32, Rule)> = rules.to_vec();
+    sorted.sort_by_key(|(number, _)| *number);
+    let mut runs: Vec<(u32, Rule)> = vec![(0, Rule::Always(default))];
+    let mut next = 0;
+    for (number, rule) in sorted {
+        if number > next {
+            push_run(&mut runs, next, Rule::Always(default));
+        }
+        push_run(&mut runs, number, rule);
+        next = number + 1;
+    }
+    push_run(&mut runs, next, Rule::Always(default));
+    let mut program = vec![
+        op(LOAD, OFFSET_ARCH, 0, 0),
+        op(IF_EQUAL, ARCH, 1, 0),
+        op(RETURN, KILL_PROCESS, 0, 0),
+        op(LOAD, OFFSET_NUMBER, 0, 0),
+        op(IF_AT_LEAST, FOREIGN, 0, 1),
+        op(RETURN, KILL_PROCESS, 0, 0),
+    ];
+    program.extend(tree(&runs, notify));
+    Program(program)
+}
+
+fn push_run(runs: &mut Vec<(u32, Rule)>, start: u32, rule: Rule) {
+    match runs.last_mut() {
+        Some((_, last)) if *last == rule && matches!(rule, Rule::Always(_)) => {}
+        Some((at, last)) if *at == start => *last = rule,
+        _ => runs.push((start, rule)),
+    }
+}
+
+fn tree(runs: &[(u32, Rule)], notify: bool) -> Vec<libc::sock_filter> {
+    match runs {
+        [] => vec![op(RETURN, KILL_PROCESS, 0, 0)],
+        [(_, Rule::Always(verdict))] => vec![ret(*verdict, notify)],
+        [(_, Rule::Depends(check))] => block(check, notify),
+        _ => {
+            let (left, right) = runs.split_at(runs.len() / 2);
+            let (pivot, left, right) = (right[0].0, tree(left, notify), tree(right, notify));
+            let mut code = branch(IF_AT_LEAST, pivot, left.len());
+            code.extend(left);
+            code.extend(right);
+            code
+        }
+    }
+}
+
+/// Skips `distance` instructions if the comparison holds; a far jump takes two instructions.
+fn branch(code: u16, k: u32, distance: usize) -> Vec<libc::sock_filter> {
+    match u8::try_from(distance) {
+        Ok(near) => vec![op(code, k, near, 0)],
+        Err(_) => vec![op(code, k, 0, 1), op(JUMP, distance as u32, 0, 0)],
+    }
+}
+
+fn block(check: &Check, notify: bool) -> Vec<libc::sock_filter> {
+    let mut code = Vec::new();
+    for alternative in check.any {
+        code.extend(conjunction(alternative, ret(check.then, notify)));
+    }
+    code.push(ret(check.otherwise, notify));
+    code
+}
+
+/// All tests, then the verdict; the first test that fails jumps behind it.
+fn conjunction(tests: &[Test], verdict: libc::sock_filter) -> Vec<libc::sock_filter> {
+    let mut code = vec![verdict];
+    for test in tests.iter().rev() {
+        let mut head = vec![op(LOAD, OFFSET_ARGS + 8 * u32::from(test.arg), 0, 0)];
+        if test.mask != u32::MAX {
+            head.push(op(AND, test.mask, 0, 0));
+        }
+        for (position, &value) in test.one_of.iter().enumerate() {
+            let to_rest = test.one_of.len() - position;
+            head.extend(branch(IF_EQUAL, value, to_rest));
+        }
+        head.push(op(JUMP, code.len() as u32, 0, 0));
+        head.extend(code);
+        code = head;
+    }
+    code
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A small interpreter of the instructions we emit, so that filters are tested without installing them.
+    fn run(program: &Program, arch: u32, number: u32, args: [u32; 6]) -> u32 {
+        let (mut at, mut a) = (0usize, 0u32);
+        loop {
+            let i = &program.0[at];
+            at += 1;
+            match i.code {
+                LOAD => {
+                    a = match i.k {
+                        OFFSET_NUMBER => number,
+                        OFFSET_ARCH => arch,
+                        k => args[((k - OFFSET_ARGS) / 8) as usize],
+                    }
+                }
+                AND => a &= i.k,
+                RETURN => return i.k,
+                JUMP => at += i.k as usize,
+                IF_EQUAL => at += usize::from(if a == i.k { i.jt } else { i.jf }),
+                IF_AT_LEAST => at += usize::from(if a >= i.k { i.jt } else { i.jf }),
+                other => panic!("instruction {other}"),
+            }
+        }
+    }
+
+    const SOCKETS: Check = Check {
+        any: &[
+            &[Test { arg: 0, mask: u32::MAX, one_of: &[1] }],
+            &[Test { arg: 0, mask: u32::MAX, one_of: &[2, 10] }, Test { arg: 1, mask: 0xf, one_of: &[1, 2] }],
+        ],
+        then: Verdict::Allow,
+        otherwise: Verdict::Record,
+    };
+
+    #[test]
+    fn every_number_gets_its_rule_and_no_other() {
+        let rules: Vec<(u32, Rule)> = (0..400)
+            .filter(|n| n % 3 != 0)
+            .map(|n| (n, Rule::Always(if n % 7 == 1 { Verdict::Record } else { Verdict::Allow })))
+            .collect();
+        let program = compile(&rules, Verdict::Refuse(38), true);
+        for n in 0..500 {
+            let expected = match rules.iter().find(|(number, _)| *number == n) {
+                Some((_, Rule::Always(Verdict::Record))) => USER_NOTIF,
+                Some(_) => ALLOW,
+                None => ERRNO | 38,
+            };
+            assert_eq!(run(&program, ARCH, n, [0; 6]), expected, "call {n}");
+        }
+    }
+
+    #[test]
+    fn arguments_decide() {
+        let program = compile(&[(41, Rule::Depends(SOCKETS))], Verdict::Allow, true);
+        for (domain, kind, expected) in [
+            (1, 5, ALLOW),
+            (2, 1 | 0o2000000, ALLOW),
+            (10, 2, ALLOW),
+            (2, 3, USER_NOTIF),
+            (17, 2, USER_NOTIF),
+        ] {
+            assert_eq!(run(&program, ARCH, 41, [domain, kind, 0, 0, 0, 0]), expected, "{domain} {kind}");
+        }
+        let quiet = compile(&[(41, Rule::Depends(SOCKETS))], Verdict::Allow, false);
+        assert_eq!(run(&quiet, ARCH, 41, [40, 1, 0, 0, 0, 0]), ERRNO | 1);
+    }
+
+    #[test]
+    fn another_architecture_is_killed() {
+        let program = compile(&[], Verdict::Allow, false);
+        assert_eq!(run(&program, 0x4000_0003, 0, [0; 6]), KILL_PROCESS);
+        assert_eq!(run(&program, ARCH, FOREIGN | 1, [0; 6]), KILL_PROCESS);
+    }
+}

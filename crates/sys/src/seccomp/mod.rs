@@ -1,0 +1,29 @@
+//! System-call filters: a table of rules compiled to one short BPF program, and the listener that hears of
+//! refused attempts. Which calls are allowed is not decided here.
+
+mod compile;
+mod notify;
+
+pub use compile::{Check, Program, Rule, Test, Verdict, compile};
+pub use notify::{Attempt, Listener};
+
+use crate::raw;
+use rustix::fd::OwnedFd;
+use rustix::io::Errno;
+
+/// Applies the program to the calling thread; with `notify`, returns the listener.
+pub(crate) fn install(program: &Program, notify: bool) -> Result<Option<OwnedFd>, Errno> {
+    const SET_MODE_FILTER: libc::c_uint = 1;
+    const NEW_LISTENER: libc::c_ulong = 8;
+    let instructions = program.instructions();
+    let wire = libc::sock_fprog {
+        len: u16::try_from(instructions.len()).map_err(|_| Errno::TOOBIG)?,
+        filter: instructions.as_ptr().cast_mut(),
+    };
+    let flags = if notify { NEW_LISTENER } else { 0 };
+    // SAFETY: the program outlives the call, which only reads it; the length is its own.
+    let result =
+        unsafe { libc::syscall(libc::SYS_seccomp, SET_MODE_FILTER, flags, std::ptr::from_ref(&wire)) };
+    let value = raw::check(result)?;
+    Ok(notify.then(|| raw::owned(value)))
+}

@@ -1,0 +1,92 @@
+//! The supervisor's end of a filter: hears of attempts and refuses them.
+//!
+//! Only calls that are refused whatever their arguments come here, so it does not matter that the caller could
+//! change its memory while we look: the answer is no.
+
+use crate::raw;
+use rustix::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use rustix::io::Errno;
+
+/// A refused call. `pid` is in the supervisor's pid namespace.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Attempt {
+    id: u64,
+    pub pid: u32,
+    pub number: u32,
+    pub args: [u64; 6],
+}
+
+pub struct Listener {
+    fd: OwnedFd,
+}
+
+#[repr(C)]
+#[derive(Default)]
+struct Notification {
+    id: u64,
+    pid: u32,
+    flags: u32,
+    number: i32,
+    arch: u32,
+    instruction: u64,
+    args: [u64; 6],
+}
+
+#[repr(C)]
+struct Response {
+    id: u64,
+    value: i64,
+    error: i32,
+    flags: u32,
+}
+
+const RECEIVE: libc::c_ulong = 0xc050_2100;
+const SEND: libc::c_ulong = 0xc018_2101;
+const STILL_VALID: libc::c_ulong = 0x4008_2102;
+
+impl Listener {
+    pub fn new(fd: OwnedFd) -> Self {
+        Self { fd }
+    }
+
+    /// The next attempt; nothing if its caller died meanwhile. Call when the descriptor is readable.
+    pub fn next(&self) -> Result<Option<Attempt>, Errno> {
+        let mut heard = Notification::default();
+        match self.control(RECEIVE, std::ptr::from_mut(&mut heard).cast()) {
+            Ok(()) => Ok(Some(Attempt {
+                id: heard.id,
+                pid: heard.pid,
+                number: heard.number as u32,
+                args: heard.args,
+            })),
+            Err(Errno::NOENT | Errno::INTR | Errno::AGAIN) => Ok(None),
+            Err(errno) => Err(errno),
+        }
+    }
+
+    /// Whether the attempt's caller is still the one that waits: ask after reading anything about its pid.
+    pub fn still_waits(&self, attempt: &Attempt) -> bool {
+        let mut id = attempt.id;
+        self.control(STILL_VALID, std::ptr::from_mut(&mut id).cast()).is_ok()
+    }
+
+    pub fn refuse(&self, attempt: &Attempt, errno: Errno) -> Result<(), Errno> {
+        let mut answer = Response { id: attempt.id, value: 0, error: -errno.raw_os_error(), flags: 0 };
+        match self.control(SEND, std::ptr::from_mut(&mut answer).cast()) {
+            Err(Errno::NOENT) => Ok(()),
+            other => other,
+        }
+    }
+
+    fn control(&self, request: libc::c_ulong, argument: *mut libc::c_void) -> Result<(), Errno> {
+        // SAFETY: each caller passes a pointer to the live struct that this request reads or fills.
+        let result = unsafe { libc::syscall(libc::SYS_ioctl, self.fd.as_raw_fd(), request, argument) };
+        raw::check(result).map(drop)
+    }
+}
+
+impl AsFd for Listener {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+}

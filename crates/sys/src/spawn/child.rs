@@ -1,0 +1,149 @@
+//! What the child does between clone and exec. It shares the parent's memory, so it allocates nothing, takes
+//! no lock and never returns; rustix's calls here are bare system calls.
+
+use super::{Failure, Step, User};
+use crate::signal::{Mask, SET_SIZE};
+use crate::syscall::{number, syscall};
+use alloc::ffi::CString;
+use alloc::vec::Vec;
+use core::cell::Cell;
+use core::ffi::{CStr, c_char};
+use rustix::fd::{BorrowedFd, RawFd};
+use rustix::fs::{FileType, Mode, OFlags};
+use rustix::io::Errno;
+use rustix::thread::{Gid, Uid};
+
+/// Everything the child needs, made ready by the parent.
+pub(super) struct Job<'a> {
+    pub(super) candidates: &'a [CString],
+    /// The candidates come from PATH: one that is missing or no program is passed over.
+    pub(super) searched: bool,
+    pub(super) argv: *const *const c_char,
+    pub(super) script: Cell<Vec<*const c_char>>,
+    pub(super) env: *const *const c_char,
+    pub(super) cwd: &'a CStr,
+    pub(super) stdio: [RawFd; 3],
+    pub(super) terminal: bool,
+    pub(super) user: Option<User<'a>>,
+    /// How the parent learns why.
+    pub(super) failure: Cell<Option<Failure>>,
+}
+
+pub(super) extern "C" fn run(job: &Job<'_>) -> ! {
+    let errno = match prepare(job) {
+        Ok(()) => Failure { step: Step::Program, errno: execute(job) },
+        Err(failure) => failure,
+    };
+    job.failure.set(Some(errno));
+    loop {
+        // SAFETY: takes no pointers; ends this child only.
+        let _ = unsafe { syscall(number::EXIT, [127]) };
+    }
+}
+
+fn prepare(job: &Job<'_>) -> Result<(), Failure> {
+    let at = |step| move |errno| Failure { step, errno };
+    rustix::process::setsid().map_err(at(Step::Session))?;
+    default_dispositions();
+    place(&job.stdio).map_err(at(Step::Stdio))?;
+    if job.terminal {
+        // SAFETY: `place` has just opened it.
+        let stdin = unsafe { BorrowedFd::borrow_raw(0) };
+        rustix::process::ioctl_tiocsctty(stdin).map_err(at(Step::Terminal))?;
+    }
+    if let Some(user) = job.user {
+        become_user(user).map_err(at(Step::User))?;
+    }
+    rustix::process::chdir(job.cwd).map_err(at(Step::Directory))?;
+    Mask::NONE.set().map_err(at(Step::Session))?;
+    Ok(())
+}
+
+/// Handlers end with exec, but what was ignored would stay ignored.
+fn default_dispositions() {
+    const SIGNALS: usize = 64;
+    /// `struct sigaction` as the kernel has it, SIG_DFL and no flags; never smaller than the kernel's.
+    const DEFAULT: [usize; 4] = [0; 4];
+    for signal in 1..=SIGNALS {
+        // Refused for SIGKILL and SIGSTOP, which are never anything else.
+        // SAFETY: the pointer is to a whole, valid structure; no old one is asked for.
+        let _ = unsafe { syscall(number::RT_SIGACTION, [signal, DEFAULT.as_ptr() as usize, 0, SET_SIZE]) };
+    }
+}
+
+fn place(stdio: &[RawFd; 3]) -> Result<(), Errno> {
+    for (to, from) in stdio.iter().enumerate() {
+        // SAFETY: takes no pointers; changes this child's own descriptors, which nobody here owns.
+        unsafe { syscall(number::DUP3, [*from as usize, to, 0]) }?;
+    }
+    const REST: [usize; 3] = [3, u32::MAX as usize, 0];
+    // SAFETY: as above. The parent's table is another one: it was not shared.
+    unsafe { syscall(number::CLOSE_RANGE, REST) }.map(drop)
+}
+
+fn become_user(user: User<'_>) -> Result<(), Errno> {
+    let (uid, gid) = (Uid::from_raw(user.uid), Gid::from_raw(user.gid));
+    // SAFETY: `Gid` is a transparent `u32`.
+    let groups =
+        unsafe { core::slice::from_raw_parts(user.groups.as_ptr().cast::<Gid>(), user.groups.len()) };
+    rustix::thread::set_thread_groups(groups)?;
+    rustix::thread::set_thread_res_gid(gid, gid, gid)?;
+    rustix::thread::set_thread_res_uid(uid, uid, uid)
+}
+
+/// Returns only if no candidate became the program.
+fn execute(job: &Job<'_>) -> Errno {
+    let mut result = Errno::NOENT;
+    for candidate in job.candidates {
+        match exec(candidate, job.argv, job.env) {
+            Errno::NOEXEC => return interpret(job, candidate),
+            Errno::NOENT | Errno::NOTDIR if job.searched => (),
+            // The shell's rule: a file found but not executable is remembered while the search goes on, and
+            // a directory of that name, or one that cannot be looked into, is nothing found.
+            Errno::ACCESS if job.searched => {
+                if is_file(candidate) {
+                    result = Errno::ACCESS;
+                }
+            }
+            errno => return errno,
+        }
+    }
+    result
+}
+
+/// A script without `#!` is the shell's; a program for some other machine is nobody's.
+fn interpret(job: &Job<'_>, candidate: &CStr) -> Errno {
+    if is_binary(candidate) {
+        return Errno::NOEXEC;
+    }
+    let mut script = job.script.take();
+    if let Some(slot) = script.get_mut(1) {
+        *slot = candidate.as_ptr();
+    }
+    let errno = exec(c"/bin/sh", script.as_ptr(), job.env);
+    // Given back whole: the parent frees it.
+    job.script.set(script);
+    if errno == Errno::NOENT { Errno::NOEXEC } else { errno }
+}
+
+fn exec(path: &CStr, argv: *const *const c_char, env: *const *const c_char) -> Errno {
+    // SAFETY: a C string and two null-terminated arrays of them, all alive in the parent, which waits.
+    match unsafe { syscall(number::EXECVE, [path.as_ptr() as usize, argv as usize, env as usize]) } {
+        Ok(_) => Errno::IO,
+        Err(errno) => errno,
+    }
+}
+
+fn is_file(path: &CStr) -> bool {
+    rustix::fs::stat(path).is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode) != FileType::Directory)
+}
+
+/// Text has no NUL in its first line.
+fn is_binary(path: &CStr) -> bool {
+    let mut head = [0_u8; 128];
+    let Ok(file) = rustix::fs::open(path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty()) else {
+        return false;
+    };
+    let length = rustix::io::read(&file, &mut head).unwrap_or(0);
+    head.iter().take(length).take_while(|byte| **byte != b'\n').any(|byte| *byte == 0)
+}

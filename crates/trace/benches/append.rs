@@ -1,0 +1,111 @@
+//! How fast events are appended, the `write(2)` of each included, and what a whole short trace costs.
+//!
+//! Plain timing on one core: medians and the spread of several rounds, no thresholds.
+
+use cofferdam_model::{
+    Body, ExecExited, ExecStarted, Exit, LimitHit, SessionEnded, SessionId, SessionSpec, SessionStarted,
+    Usage,
+};
+use cofferdam_seal::SigningKey;
+use cofferdam_trace::{FORMAT, Options, Writer};
+use std::error::Error;
+use std::io::{self, Write};
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+const ROUNDS: usize = 15;
+const EVENTS: u64 = 200_000;
+const SHORT: usize = 2_000;
+
+fn started() -> Body {
+    Body::SessionStarted(Box::new(SessionStarted {
+        session: SessionId::new(1_700_000_000_000, 7),
+        by: "cofferdam bench".into(),
+        format: FORMAT,
+        spec: SessionSpec { command: vec!["true".into()], ..Default::default() },
+        workdir: "/work".into(),
+        user: "ada".into(),
+        host: "engine".into(),
+    }))
+}
+
+fn exec() -> Body {
+    Body::ExecStarted(ExecStarted {
+        argv: vec!["/usr/bin/cc".into(), "-O2".into(), "-c".into(), "src/main.c".into()],
+        env: vec!["HOME".into(), "LANG".into(), "PATH".into()],
+        cwd: "/work/src".into(),
+        tty: false,
+        user: "ada".into(),
+    })
+}
+
+fn exited() -> Body {
+    let usage = Usage { wall_us: 1_234, user_us: 900, system_us: 300, peak_memory: 4 << 20 };
+    Body::ExecExited(ExecExited { exit: Exit::Code(0), usage })
+}
+
+fn limit() -> Body {
+    Body::Limit(LimitHit { limit: "pids".into(), allowed: 64, seen: 64, detail: "fork refused".into() })
+}
+
+/// Seconds for a long run of mixed events, a microsecond apart on the clock they are given.
+fn long(dir: &Path, key: &Arc<SigningKey>) -> Result<Duration, Box<dyn Error>> {
+    let bodies = [exec(), exited(), limit()];
+    let mut writer = Writer::create(dir, Arc::clone(key), Options::default())?;
+    writer.append(1, None, &started())?;
+    let begin = Instant::now();
+    for (n, body) in (0..EVENTS).zip(bodies.iter().cycle()) {
+        writer.append(n, Some(0), body)?;
+    }
+    Ok(begin.elapsed())
+}
+
+/// What a run of `true` pays: a new trace, six events, a seal.
+fn short(dir: &Path, key: &Arc<SigningKey>, durable: bool) -> Result<Duration, Box<dyn Error>> {
+    let end = SessionEnded { exit: Exit::Code(0), usage: Usage::default(), error: None };
+    let bodies = [started(), limit(), exec(), exited(), limit(), Body::SessionEnded(end)];
+    let begin = Instant::now();
+    let mut writer = Writer::create(dir, Arc::clone(key), Options { durable })?;
+    for body in &bodies {
+        writer.append(1, None, body)?;
+    }
+    writer.seal(2)?;
+    Ok(begin.elapsed())
+}
+
+/// The least, the middle and the most.
+fn spread(mut samples: Vec<f64>) -> (f64, f64, f64) {
+    samples.sort_by(f64::total_cmp);
+    (samples[0], samples[samples.len() / 2], samples[samples.len() - 1])
+}
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let key = Arc::new(SigningKey::from_seed(&[7; 32])?);
+    let dir = tempfile::tempdir()?;
+    let mut out = io::stdout();
+
+    let mut rates = Vec::new();
+    for round in 0..ROUNDS {
+        let path = dir.path().join(format!("long{round}"));
+        rates.push(EVENTS as f64 / long(&path, &key)?.as_secs_f64());
+        std::fs::remove_dir_all(path)?;
+    }
+    let (least, median, most) = spread(rates);
+    writeln!(
+        out,
+        "append: {median:.0} events/s (from {least:.0} to {most:.0}, {ROUNDS} rounds of {EVENTS})"
+    )?;
+
+    for (name, durable, rounds) in [("short trace", false, SHORT), ("short trace, durable", true, SHORT / 20)]
+    {
+        let mut micros = Vec::new();
+        for round in 0..rounds {
+            let path = dir.path().join(format!("short{durable}{round}"));
+            micros.push(short(&path, &key, durable)?.as_secs_f64() * 1e6);
+        }
+        let (least, median, most) = spread(micros);
+        writeln!(out, "{name}: {median:.0} us (from {least:.0} to {most:.0}, {rounds} rounds)")?;
+    }
+    Ok(())
+}

@@ -1,0 +1,115 @@
+//! From events to what happened. A pure function of the events, in order: equal traces give equal stories.
+//!
+//! It interprets and does not judge: soundness is [`verify`](crate::verify)'s, meaning is the comparison's.
+
+use cofferdam_model::{
+    BlockedAttempt, Body, ChangesDecided, EnforcementReport, Event, ExecExited, ExecStarted, FileChange,
+    LimitHit, OutputCaptured, SessionEnded, SessionStarted,
+};
+use serde::Serialize;
+use std::collections::BTreeMap;
+
+/// A fact with its place in the trace.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Told<T> {
+    pub seq: u64,
+    pub time_us: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub parent: Option<u64>,
+    #[serde(flatten)]
+    pub fact: T,
+}
+
+/// One program, from its start to its end.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Exec {
+    pub started: Told<ExecStarted>,
+    pub outputs: Vec<Told<OutputCaptured>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub exited: Option<Told<ExecExited>>,
+}
+
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+pub struct Story {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub session: Option<Told<SessionStarted>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub enforcement: Option<Told<EnforcementReport>>,
+    pub execs: Vec<Exec>,
+    /// Outputs and ends whose parent is no exec of this trace.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub strays: Vec<u64>,
+    pub blocked: Vec<Told<BlockedAttempt>>,
+    pub limits: Vec<Told<LimitHit>>,
+    pub changes: Vec<Told<FileChange>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub decision: Option<Told<ChangesDecided>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub end: Option<Told<SessionEnded>>,
+    /// Kinds that this version cannot read, with how many there were.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub unread: BTreeMap<String, u64>,
+    pub events: u64,
+    pub signatures: u64,
+    /// Whether there is a head.
+    pub finished: bool,
+    /// The time of the last event.
+    pub last_us: u64,
+}
+
+/// The story of a trace's events, in their order.
+pub fn reduce<'a>(events: impl IntoIterator<Item = &'a Event>) -> Story {
+    let mut story = Story::default();
+    events.into_iter().for_each(|event| story.push(event));
+    story
+}
+
+impl Story {
+    /// Takes the next event. For streams that are not held as a whole.
+    pub fn push(&mut self, event: &Event) {
+        self.events += 1;
+        self.last_us = event.time;
+        match event.typed() {
+            Some(body) => self.take(event, body),
+            None => *self.unread.entry(event.kind.clone()).or_default() += 1,
+        }
+    }
+
+    fn take(&mut self, event: &Event, body: Body) {
+        match body {
+            Body::SessionStarted(fact) => self.session = Some(told(event, *fact)),
+            Body::Enforcement(fact) => self.enforcement = Some(told(event, *fact)),
+            Body::ExecStarted(fact) => {
+                self.execs.push(Exec { started: told(event, fact), outputs: Vec::new(), exited: None });
+            }
+            Body::Output(fact) => match self.exec(event.parent) {
+                Some(exec) => exec.outputs.push(told(event, fact)),
+                None => self.strays.push(event.seq),
+            },
+            Body::ExecExited(fact) => match self.exec(event.parent) {
+                Some(exec) => exec.exited = Some(told(event, fact)),
+                None => self.strays.push(event.seq),
+            },
+            Body::Blocked(fact) => self.blocked.push(told(event, fact)),
+            Body::Limit(fact) => self.limits.push(told(event, fact)),
+            Body::FileChanged(fact) => self.changes.push(told(event, fact)),
+            Body::ChangesDecided(fact) => self.decision = Some(told(event, fact)),
+            Body::SessionEnded(fact) => self.end = Some(told(event, fact)),
+            Body::Checkpoint(_) => self.signatures += 1,
+            Body::Head(_) => {
+                self.signatures += 1;
+                self.finished = true;
+            }
+        }
+    }
+
+    /// Execs stand in the order of their sequence numbers.
+    fn exec(&mut self, parent: Option<u64>) -> Option<&mut Exec> {
+        let index = self.execs.binary_search_by_key(&parent?, |exec| exec.started.seq).ok()?;
+        self.execs.get_mut(index)
+    }
+}
+
+fn told<T>(event: &Event, fact: T) -> Told<T> {
+    Told { seq: event.seq, time_us: event.time, parent: event.parent, fact }
+}
