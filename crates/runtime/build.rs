@@ -14,6 +14,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     for watched in [
         "crates/guest/src",
         "crates/guest/Cargo.toml",
+        "crates/guest/build.rs",
         "crates/sys/src",
         "crates/sys/Cargo.toml",
         "Cargo.lock",

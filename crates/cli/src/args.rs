@@ -1,7 +1,9 @@
 //! The command line as data.
 
 use clap::{Args as ClapArgs, Parser, Subcommand};
-use cofferdam_model::{Bytes, Changes, Cores, Isolation, Mount, Profile, Span, Tier, UserMode, Weakness};
+use cofferdam_model::{
+    Bytes, Changes, Cores, Isolation, LayerPlace, Mount, Profile, Span, Tier, UserMode, Weakness,
+};
 use std::path::PathBuf;
 
 #[derive(Parser)]
@@ -102,7 +104,10 @@ pub(crate) struct Run {
     /// Most processes
     #[arg(long, value_name = "N")]
     pub(crate) pids: Option<u32>,
-    /// Most bytes written to files (held in memory)
+    /// Where changes to the work dir are held: memory (within --disk), disk (no limit)
+    #[arg(long, value_name = "PLACE")]
+    pub(crate) layer: Option<LayerPlace>,
+    /// Most bytes written to files, all together [default: a quarter of memory, at most 8G]
     #[arg(long, value_name = "SIZE")]
     pub(crate) disk: Option<Bytes>,
     /// Most open files a process

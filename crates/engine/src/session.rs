@@ -92,7 +92,7 @@ impl Engine {
             session: session.clone(),
             by: run.by.clone(),
             format: FORMAT,
-            spec: run.spec.clone(),
+            spec: without_values(&run.spec),
             workdir: RawPath::from(workdir.as_path()),
             user: rustix::process::geteuid().as_raw().to_string(),
             host: rustix::system::uname().nodename().to_string_lossy().into_owned(),
@@ -135,6 +135,7 @@ impl Engine {
             profile: spec.profile,
             users: spec.users,
             limits: spec.limits.clone(),
+            layer_place: spec.layer,
             nested: spec.nested,
             require: spec.require.clone(),
             accept: spec.accept.clone(),
@@ -154,6 +155,12 @@ impl Engine {
             let _ = stale.clear();
         }
     }
+}
+
+/// The spec as the trace may hold it: an environment is where credentials live, so its values stay out.
+fn without_values(spec: &SessionSpec) -> SessionSpec {
+    let env = spec.env.keys().map(|name| (name.clone(), String::new())).collect();
+    SessionSpec { env, ..spec.clone() }
 }
 
 fn find_workdir(spec: &SessionSpec) -> Result<PathBuf, EngineError> {

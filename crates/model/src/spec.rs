@@ -18,6 +18,10 @@ pub enum SpecError {
     EnvName(String),
     #[error("`{field}` must be more than zero")]
     Zero { field: &'static str },
+    #[error(
+        "`limits.disk` cannot hold for a layer on disk: leave one of `limits.disk` and `layer = \"disk\"` out"
+    )]
+    DiskLimit,
 }
 
 /// Which tier to use: a given one, or the strongest that truly works here at its normal speed.
@@ -36,6 +40,17 @@ pub enum Changes {
     Keep,
     Discard,
     Ask,
+}
+
+/// Where the changes to the work dir are held until they are kept or dropped.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum LayerPlace {
+    /// In memory, with the disk limit.
+    #[default]
+    Memory,
+    /// In the state directory, without a limit: for builds that write more than memory holds.
+    Disk,
 }
 
 /// How much of a machine the inside is.
@@ -124,6 +139,7 @@ pub struct SessionSpec {
     pub hide: Vec<PathBuf>,
     pub limits: Limits,
     pub changes: Changes,
+    pub layer: LayerPlace,
     /// Let the inside create user namespaces of its own (browsers, nested sandboxes). Weaker, and reported.
     pub nested: bool,
     /// Controls that must be in full force, by their name in the enforcement report.
@@ -152,6 +168,7 @@ impl SessionSpec {
         ];
         match zero.into_iter().find(|(_, is_zero)| *is_zero) {
             Some((field, _)) => Err(SpecError::Zero { field }),
+            None if self.layer == LayerPlace::Disk && self.limits.disk.is_some() => Err(SpecError::DiskLimit),
             None => Ok(()),
         }
     }
@@ -200,6 +217,7 @@ macro_rules! choice {
 }
 
 choice!(Changes, "changes", "keep, discard, ask", "keep" => Self::Keep, "discard" => Self::Discard, "ask" => Self::Ask);
+choice!(LayerPlace, "layer", "memory, disk", "memory" => Self::Memory, "disk" => Self::Disk);
 choice!(Profile, "profile", "run, box", "run" => Self::Run, "box" => Self::Box);
 choice!(UserMode, "users", "auto, range, single", "auto" => Self::Auto, "range" => Self::Range, "single" => Self::Single);
 choice!(Weakness, "accept", "rlimits, no-landlock", "rlimits" => Self::Rlimits, "no-landlock" => Self::NoLandlock);

@@ -38,9 +38,10 @@ pub(crate) struct Making {
     pub(crate) layout: Option<Layout>,
     pub(crate) groups: Groups,
     idmap: Option<Arc<OwnedFd>>,
+    namespace: Option<Arc<OwnedFd>>,
     upper: Option<OwnedFd>,
     began: (i64, u32),
-    ops: Vec<Op>,
+    ops: Arc<[Op]>,
     pub(crate) channel: Option<OwnedFd>,
     pub(crate) launched: Option<Launched>,
     pub(crate) listener: Option<seccomp::Listener>,
@@ -89,16 +90,17 @@ pub(crate) fn create(
     fault: Fault,
 ) -> Result<Box<dyn Sandbox>, RuntimeError> {
     let making = Making {
-        limits: limits::resolve(&spec.limits),
+        limits: limits::resolve(&spec.limits, spec.layer_place),
         spec,
         without: without.to_vec(),
         users: None,
         layout: None,
         groups: Groups::default(),
         idmap: None,
+        namespace: None,
         upper: None,
         began: (0, 0),
-        ops: Vec::new(),
+        ops: Arc::new([]),
         channel: None,
         launched: None,
         listener: None,
@@ -121,8 +123,11 @@ fn choose_users(m: &mut Making) -> Result<(), Failure> {
     let now = rustix::time::clock_gettime(rustix::time::ClockId::RealtimeCoarse);
     m.began = (now.tv_sec, now.tv_nsec as u32);
     m.users = Some(users::choose(m.spec.users, m.spec.profile, &m.spec.ranges)?);
-    // What other inside users wrote cannot be removed or read by a plain user outside: keep it in memory.
-    m.limits.layer_in_scratch |= m.users.as_ref().is_some_and(|u| u.way == Way::Range);
+    if !m.limits.layer_in_scratch && m.users.as_ref().is_some_and(|u| u.way == Way::Range) {
+        let what = "what several inside users write on disk could not be removed by a plain user".into();
+        let fix = "leave `--layer disk` out, or use `--users single`".into();
+        return Err(RuntimeError::Refused { what, fix }.into());
+    }
     Ok(())
 }
 
@@ -141,6 +146,7 @@ fn look_around(m: &mut Making) -> Result<(), Failure> {
         let namespace = idmap::namespace(&uid_map, &gid_map)
             .map_err(RuntimeError::io("make the id map of the work dir"))?;
         m.idmap = Some(Arc::new(namespace));
+        m.namespace = Some(Arc::new(users.namespace()?));
     }
     m.layout = Some(layout);
     Ok(())
@@ -234,10 +240,11 @@ fn launch(m: &mut Making) -> Result<(), Failure> {
         layer: (!m.limits.layer_in_scratch).then_some(m.spec.layer.as_path()),
         scratch: Scratch { bytes: m.limits.scratch, inodes: limits::inodes(m.limits.scratch) },
         idmap: m.idmap.clone(),
+        namespace: m.namespace.clone(),
         rlimits: rlimits(m),
         guest: Access { uid, gid, drop_groups: users.way != Way::Single },
         keep_capabilities: if in_box { BOX_CAPABILITIES } else { 0 },
-        awaits_cgroup: !m.groups.groups.is_empty(),
+        groups: m.groups.groups.iter().filter(|g| g.version == Version::V1).map(|g| g.path.clone()).collect(),
         landlock: landlock::version(),
         nested: m.spec.nested,
         seccomp: filtered.then(|| (Arc::new(filter::program(choice)), choice.notify)),
@@ -245,10 +252,10 @@ fn launch(m: &mut Making) -> Result<(), Failure> {
         image: program.as_raw_fd(),
         without: &m.without,
     };
-    let ops = plan::operations(&decided);
+    let ops: Arc<[Op]> = plan::operations(&decided).into();
     let v2 = m.groups.groups.iter().find(|group| group.version == Version::V2);
     let v2 = v2.and_then(|group| layer::open_dir(&group.path).ok());
-    let launched = boot::launch(namespaces(m, users), v2.as_ref().map(AsFd::as_fd), &ops)
+    let launched = boot::launch(namespaces(m, users), v2.as_ref().map(AsFd::as_fd), ops.clone())
         .map_err(|errno| explain_launch("new namespaces", errno))?;
     m.ops = ops;
     m.channel = Some(ours);
@@ -259,9 +266,9 @@ fn launch(m: &mut Making) -> Result<(), Failure> {
 /// Ends everything inside: the first process of a pid namespace takes all others with it.
 fn end(m: &mut Making) {
     let Some(launched) = &m.launched else { return };
-    let _ = rustix::process::pidfd_send_signal(&launched.pidfd, Signal::KILL);
+    let _ = rustix::process::pidfd_send_signal(launched.pidfd(), Signal::KILL);
     if !m.waited {
-        let _ = rustix::process::waitid(WaitId::PidFd(launched.pidfd.as_fd()), WaitIdOptions::EXITED);
+        let _ = rustix::process::waitid(WaitId::PidFd(launched.pidfd()), WaitIdOptions::EXITED);
         m.waited = true;
     }
     m.launched = None;
@@ -269,26 +276,21 @@ fn end(m: &mut Making) {
 
 /// Does the supervisor's part while the child works, until the guest runs.
 fn supervise(m: &mut Making) -> Result<(), Failure> {
-    let Some(launched) = m.launched.take() else { return chosen(m).map(drop) };
-    let result = converse(m, &launched);
+    let Some(mut launched) = m.launched.take() else { return chosen(m).map(drop) };
+    let result = converse(m, &mut launched);
     m.launched = Some(launched);
     result
 }
 
-fn converse(m: &mut Making, launched: &Launched) -> Result<(), Failure> {
-    let pid = launched.pid.as_raw_nonzero().get();
-    m.groups.attach(pid).map_err(RuntimeError::io("put the sandbox into its control groups"))?;
+fn converse(m: &mut Making, launched: &mut Launched) -> Result<(), Failure> {
+    let pid = launched.pid().as_raw_nonzero().get();
     let hearing = |errno: rustix::io::Errno| RuntimeError::io("hear from the boot child")(errno.into());
-    let mut mapped = false;
+    if let Some(users) = m.users.as_ref().filter(|users| users.way == Way::Range) {
+        users.write_maps(pid)?;
+        launched.go().map_err(hearing)?;
+    }
     loop {
-        match launched.supervisor.hear().map_err(hearing)? {
-            Message::Asks => {
-                if let Some(users) = m.users.as_ref().filter(|_| !mapped) {
-                    users.write_maps(pid)?;
-                    mapped = true;
-                }
-                launched.supervisor.go().map_err(hearing)?;
-            }
+        match launched.hear().map_err(hearing)? {
             Message::LandlockProbe(errno) => m.landlock_probe = errno,
             Message::Listener(fd) => m.listener = Some(seccomp::Listener::new(fd)),
             Message::Layer(fd) => m.upper = Some(fd),
@@ -308,7 +310,7 @@ fn read_back(m: &mut Making) -> Result<(), Failure> {
     let (users, layout) = chosen(m)?;
     let Some(launched) = &m.launched else { return Ok(()) };
     let observed = Observed {
-        pid: launched.pid.as_raw_nonzero().get(),
+        pid: launched.pid().as_raw_nonzero().get(),
         users,
         layout,
         groups: &m.groups,

@@ -17,11 +17,7 @@ pub(crate) struct Hidden {
 
 /// The names of the tables that exist, and `extra` whether it exists or not.
 pub(crate) fn find(workdir: &Path, extra: &[PathBuf]) -> Hidden {
-    let mut paths: Vec<PathBuf> = HIDDEN_AT_TOP
-        .iter()
-        .map(PathBuf::from)
-        .filter(|p| workdir.join(p).symlink_metadata().is_ok())
-        .collect();
+    let mut paths = at_top(workdir);
     paths.extend(extra.iter().filter_map(|path| inside(workdir, path)));
     let mut budget = ENTRIES;
     search(workdir, Path::new(""), DEPTH, &mut budget, &mut paths);
@@ -35,6 +31,18 @@ pub(crate) fn find(workdir: &Path, extra: &[PathBuf]) -> Hidden {
         }
     }
     Hidden { paths: kept, complete: budget > 0 }
+}
+
+/// One listing instead of a look-up for each name; only names with a directory in them are looked up.
+fn at_top(workdir: &Path) -> Vec<PathBuf> {
+    let Ok(entries) = fs::read_dir(workdir) else { return Vec::new() };
+    let listed: Vec<_> = entries.flatten().map(|entry| entry.file_name()).collect();
+    let there = |path: &Path| {
+        let first = path.iter().next();
+        first.is_some_and(|first| listed.iter().any(|name| name == first))
+            && (path.iter().count() == 1 || workdir.join(path).symlink_metadata().is_ok())
+    };
+    HIDDEN_AT_TOP.iter().map(PathBuf::from).filter(|path| there(path)).collect()
 }
 
 fn inside(workdir: &Path, path: &Path) -> Option<PathBuf> {

@@ -147,7 +147,12 @@ fn etc_masked(users: &Users) -> Vec<(&'static str, bool)> {
 
 /// Directories of the table that exist, and directories of the search path that lie in the home.
 fn toolchains(home: &Path, search: &[PathBuf], users: &Users) -> Vec<Shown> {
-    let named = TOOLCHAINS.iter().map(|(name, _)| home.join(name));
+    let listed: Vec<_> =
+        fs::read_dir(home).into_iter().flatten().flatten().map(|entry| entry.file_name()).collect();
+    let there =
+        |name: &&str| Path::new(name).iter().next().is_some_and(|first| listed.iter().any(|l| l == first));
+    let named =
+        TOOLCHAINS.iter().map(|(name, _)| *name).filter(|name| there(name)).map(|name| home.join(name));
     let searched = search.iter().filter(|path| path.starts_with(home) && *path != home).cloned();
     let mut paths: Vec<PathBuf> = Vec::new();
     let all: BTreeSet<PathBuf> = named.chain(searched).filter(|path| path.is_dir()).collect();

@@ -1,7 +1,7 @@
 //! Which limits hold for a session: what was asked for, and defaults so that none is ever without.
 
 use crate::cgroup::Wanted;
-use cofferdam_model::{Bytes, Limits};
+use cofferdam_model::{Bytes, LayerPlace, Limits};
 
 const PIDS: u32 = 4_096;
 const FILES: u32 = 65_536;
@@ -12,20 +12,20 @@ const SCRATCH_MOST: u64 = 8 << 30;
 pub(crate) struct Resolved {
     pub(crate) cgroup: Wanted,
     pub(crate) files: u32,
-    /// Size of the memory file system for everything writable but the work dir's layer (and of that, if asked).
+    /// Size of the memory file system for everything writable.
     pub(crate) scratch: u64,
-    /// Whether the layer has to live in that file system for its limit to hold.
+    /// Whether the work dir's layer lives in that file system, where its limit holds.
     pub(crate) layer_in_scratch: bool,
 }
 
-pub(crate) fn resolve(asked: &Limits) -> Resolved {
+pub(crate) fn resolve(asked: &Limits, place: LayerPlace) -> Resolved {
     let total = total_memory();
     let memory = asked.memory.unwrap_or(Bytes(total / 4 * 3));
     Resolved {
         cgroup: Wanted { memory: Some(memory), pids: Some(asked.pids.unwrap_or(PIDS)), cpu: asked.cpu },
         files: asked.files.unwrap_or(FILES),
         scratch: asked.disk.map_or((total / 4).min(SCRATCH_MOST), |disk| disk.0),
-        layer_in_scratch: asked.disk.is_some(),
+        layer_in_scratch: place == LayerPlace::Memory,
     }
 }
 

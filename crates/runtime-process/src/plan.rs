@@ -23,11 +23,14 @@ pub(crate) struct Decided<'a> {
     pub(crate) scratch: Scratch,
     /// Maps the owner of the work dir (and of toolchains) to the inside's user; only when root.
     pub(crate) idmap: Option<Arc<OwnedFd>>,
+    /// The user namespace to join last, when root; else the child is born in its own.
+    pub(crate) namespace: Option<Arc<OwnedFd>>,
     pub(crate) rlimits: Vec<(Resource, u64)>,
     /// Ids and capabilities the guest keeps.
     pub(crate) guest: Access,
     pub(crate) keep_capabilities: u64,
-    pub(crate) awaits_cgroup: bool,
+    /// Control groups of version 1, which a process has to enter by itself; into version 2 it is born.
+    pub(crate) groups: Vec<PathBuf>,
     pub(crate) landlock: Option<u32>,
     pub(crate) nested: bool,
     pub(crate) seccomp: Option<(Arc<Program>, bool)>,
@@ -82,6 +85,7 @@ fn begin_ids(d: &Decided<'_>, ops: &mut Vec<Op>) {
         Way::Range => ops.push(Op::AwaitSupervisor),
         Way::Root => {}
     }
+    ops.extend(d.groups.iter().map(|group| Op::JoinGroup { tasks: c(group.join("tasks")) }));
 }
 
 /// An empty root, and the scratch space from which everything writable is bound.
@@ -234,11 +238,20 @@ fn places(d: &Decided<'_>, ops: &mut Vec<Op>) {
 fn home(d: &Decided<'_>, ops: &mut Vec<Op>) {
     let Some(home) = &d.layout.home else { return };
     if let Some(content) = &d.layout.gitconfig {
-        ops.push(Op::File { at: c(".cofferdam/scratch/home/.gitconfig"), mode: 0o644, content: content.clone() });
+        ops.push(Op::File {
+            at: c(".cofferdam/scratch/home/.gitconfig"),
+            mode: 0o644,
+            content: content.clone(),
+        });
     }
     parents(home, ops);
     ops.push(Op::Dir { at: at(home), mode: 0o755, owner: owner(d) });
-    ops.push(Op::Bind { from: c(".cofferdam/scratch/home"), at: at(home), attr: Attr::WRITABLE, idmap: None });
+    ops.push(Op::Bind {
+        from: c(".cofferdam/scratch/home"),
+        at: at(home),
+        attr: Attr::WRITABLE,
+        idmap: None,
+    });
     for shown in &d.layout.toolchains {
         parents(&shown.path, ops);
         ops.push(Op::Dir { at: at(&shown.path), mode: 0o755, owner: owner(d) });
@@ -298,16 +311,18 @@ fn close_root(ops: &mut Vec<Op>) {
 }
 
 fn finish_namespaces(d: &Decided<'_>, ops: &mut Vec<Op>) {
-    ops.push(Op::Hostname { name: b"cofferdam".to_vec() });
-    ops.push(Op::LoopbackUp);
-    if d.users.way == Way::Root {
-        ops.push(Op::NewUserNamespace);
-        ops.push(Op::AwaitSupervisor);
-    } else if d.awaits_cgroup {
-        ops.push(Op::AwaitSupervisor);
+    // Where a namespace is left out on purpose, these are the host's own.
+    if !off(d, "namespace.uts") {
+        ops.push(Op::Hostname { name: b"cofferdam".to_vec() });
+    }
+    if !off(d, "namespace.net") {
+        ops.push(Op::LoopbackUp);
     }
     if !off(d, "namespace.cgroup") {
         ops.push(Op::NewCgroupNamespace);
+    }
+    if let Some(namespace) = &d.namespace {
+        ops.push(Op::EnterUserNamespace { namespace: namespace.clone() });
     }
 }
 

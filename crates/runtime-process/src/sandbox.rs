@@ -35,7 +35,7 @@ impl ProcessSandbox {
     }
 
     fn pidfd(&self) -> Option<BorrowedFd<'_>> {
-        self.making().launched.as_ref().map(|launched| launched.pidfd.as_fd())
+        self.making().launched.as_ref().map(|launched| launched.pidfd())
     }
 }
 
@@ -100,8 +100,8 @@ impl Sandbox for ProcessSandbox {
         let making = &mut self.standing.context;
         let mut usage = Usage::default();
         if let Some(launched) = making.launched.as_ref().filter(|_| !making.waited) {
-            let _ = rustix::process::pidfd_send_signal(&launched.pidfd, Signal::KILL);
-            rustix::process::waitid(WaitId::PidFd(launched.pidfd.as_fd()), WaitIdOptions::EXITED)
+            let _ = rustix::process::pidfd_send_signal(launched.pidfd(), Signal::KILL);
+            rustix::process::waitid(WaitId::PidFd(launched.pidfd()), WaitIdOptions::EXITED)
                 .map_err(|errno| RuntimeError::io("wait for the sandbox to end")(errno.into()))?;
             making.waited = true;
         }

@@ -7,6 +7,7 @@
 
 use cofferdam_model::{Profile, UserMode};
 use cofferdam_runtime::RuntimeError;
+use cofferdam_sys::idmap;
 use rustix::fs::{FlockOperation, Mode, OFlags};
 use std::fs;
 use std::os::fd::OwnedFd;
@@ -190,23 +191,16 @@ pub(crate) fn user_name(uid: u32) -> Option<String> {
 }
 
 impl Users {
-    /// The supervisor's part: writes the maps of a child that waits for them.
+    /// Makes the namespace that a sandbox of root's will join.
+    pub(crate) fn namespace(&self) -> Result<OwnedFd, RuntimeError> {
+        idmap::namespace(&self.uid_map, &self.gid_map)
+            .map_err(RuntimeError::io("make the sandbox's user namespace"))
+    }
+
+    /// The supervisor's part for a child that waits for its maps: only in range mode, where a tool has the right.
     pub(crate) fn write_maps(&self, pid: i32) -> Result<(), RuntimeError> {
-        match self.way {
-            Way::Single => Ok(()),
-            Way::Root => {
-                let write = |file: &str, map: &str| {
-                    fs::write(format!("/proc/{pid}/{file}"), map)
-                        .map_err(RuntimeError::io(format!("write {file}")))
-                };
-                write("uid_map", &self.uid_map)?;
-                write("gid_map", &self.gid_map)
-            }
-            Way::Range => {
-                run_map_tool("newuidmap", pid, &self.uid_map)?;
-                run_map_tool("newgidmap", pid, &self.gid_map)
-            }
-        }
+        run_map_tool("newuidmap", pid, &self.uid_map)?;
+        run_map_tool("newgidmap", pid, &self.gid_map)
     }
 
     /// The maps of the namespace that shows `owner`'s files as the inside's user's, for an idmapped mount.

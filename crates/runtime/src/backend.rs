@@ -1,7 +1,7 @@
 //! The contract between the engine and a tier.
 
 use cofferdam_model::{
-    BlockedAttempt, EnforcementReport, FileChange, LimitHit, Limits, Mount, Profile, SessionId,
+    BlockedAttempt, EnforcementReport, FileChange, LayerPlace, LimitHit, Limits, Mount, Profile, SessionId,
     SkippedChange, Tier, Usage, UserMode, Weakness,
 };
 use std::io;
@@ -23,6 +23,7 @@ pub struct SandboxSpec {
     pub profile: Profile,
     pub users: UserMode,
     pub limits: Limits,
+    pub layer_place: LayerPlace,
     pub nested: bool,
     pub require: Vec<String>,
     pub accept: Vec<Weakness>,

@@ -16,9 +16,7 @@ pub(crate) fn bound(keep: u64) -> Result<(), Errno> {
         if keep & (1 << number) != 0 {
             continue;
         }
-        // SAFETY: takes no pointers; only narrows the calling process.
-        let result = unsafe { libc::syscall(libc::SYS_prctl, libc::PR_CAPBSET_DROP, number, 0, 0, 0) };
-        match crate::raw::check(result) {
+        match crate::raw::drop_from_bounding_set(number) {
             Ok(_) => {}
             // The first number past the kernel's last capability ends the list.
             Err(Errno::INVAL) if number > 0 => return Ok(()),

@@ -5,6 +5,7 @@
 //! threaded process must not.
 
 use crate::raw;
+use crate::syscall::syscall;
 use rustix::fd::{AsRawFd, OwnedFd};
 use rustix::fs::{CWD, Mode, OFlags};
 use rustix::io::Errno;
@@ -53,11 +54,10 @@ struct PathBeneath {
 
 /// The version of the running kernel, or nothing where Landlock is missing or switched off.
 pub fn version() -> Option<u32> {
-    const VERSION: libc::c_uint = 1;
+    const VERSION: usize = 1;
     // SAFETY: with a null attribute and this flag the kernel only returns a number.
-    let result =
-        unsafe { libc::syscall(libc::SYS_landlock_create_ruleset, std::ptr::null::<u8>(), 0usize, VERSION) };
-    raw::check(result).ok().and_then(|v| u32::try_from(v).ok()).filter(|&v| v > 0)
+    let version = unsafe { syscall(libc::SYS_landlock_create_ruleset as usize, [0, 0, VERSION]) };
+    version.ok().and_then(|v| u32::try_from(v).ok()).filter(|&v| v > 0)
 }
 
 impl Ruleset {
@@ -117,39 +117,24 @@ pub(crate) fn restrict(ruleset: &Ruleset) -> Result<(), Errno> {
     let attr = RulesetAttr { handled_fs: ruleset.handled(), handled_net: 0, scoped: ruleset.scoped() };
     // Older kernels check that what they do not know is zero, so the full size is always right: but before
     // version 4 they refuse a longer struct with any bit set, and none is.
+    let args = [std::ptr::from_ref(&attr) as usize, size_of::<RulesetAttr>(), 0];
     // SAFETY: the pointer is to a live struct of the given size.
-    let fd = unsafe {
-        libc::syscall(
-            libc::SYS_landlock_create_ruleset,
-            std::ptr::from_ref(&attr),
-            size_of::<RulesetAttr>(),
-            0,
-        )
-    };
-    let set = raw::owned(raw::check(fd)?);
+    let set = raw::owned(unsafe { syscall(libc::SYS_landlock_create_ruleset as usize, args) }?);
     for (path, grant) in &ruleset.rules {
         add_rule(&set, path, *grant, ruleset.handled())?;
     }
     // SAFETY: takes a descriptor and a flag, no pointers.
-    raw::check(unsafe { libc::syscall(libc::SYS_landlock_restrict_self, set.as_raw_fd(), 0) }).map(drop)
+    unsafe { syscall(libc::SYS_landlock_restrict_self as usize, [set.as_raw_fd() as usize, 0]) }.map(drop)
 }
 
 fn add_rule(set: &OwnedFd, path: &CStr, grant: Grant, handled: u64) -> Result<(), Errno> {
-    const PATH_BENEATH: libc::c_int = 1;
+    const PATH_BENEATH: usize = 1;
     let parent = rustix::fs::openat(CWD, path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?;
     let is_dir = rustix::fs::FileType::from_raw_mode(rustix::fs::fstat(&parent)?.st_mode).is_dir();
     let rule = PathBeneath { allowed: grant.bits(is_dir) & handled, parent: parent.as_raw_fd() };
+    let args = [set.as_raw_fd() as usize, PATH_BENEATH, std::ptr::from_ref(&rule) as usize, 0];
     // SAFETY: the pointer is to a live, packed struct as the kernel defines it.
-    let result = unsafe {
-        libc::syscall(
-            libc::SYS_landlock_add_rule,
-            set.as_raw_fd(),
-            PATH_BENEATH,
-            std::ptr::from_ref(&rule),
-            0,
-        )
-    };
-    raw::check(result).map(drop)
+    unsafe { syscall(libc::SYS_landlock_add_rule as usize, args) }.map(drop)
 }
 
 /// Opens a file for writing that every other control would allow. Returns the errno, or 0 where it opened.

@@ -24,6 +24,8 @@ pub mod landlock;
 pub mod seccomp;
 
 #[cfg(feature = "std")]
+mod clone;
+#[cfg(feature = "std")]
 mod mounts;
 #[cfg(feature = "std")]
 mod raw;

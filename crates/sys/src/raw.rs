@@ -1,16 +1,11 @@
 //! System calls that rustix does not offer, as safe functions over borrowed descriptors and C strings.
+//!
+//! They are made by the boot child too, which shares its parent's memory: errors are values, never `errno`.
 
+use crate::syscall::syscall;
 use rustix::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use rustix::io::Errno;
 use std::ffi::CStr;
-
-pub(crate) fn check(result: libc::c_long) -> Result<libc::c_long, Errno> {
-    if result >= 0 {
-        return Ok(result);
-    }
-    // SAFETY: errno is thread-local and was just set by the failing call.
-    Err(Errno::from_raw_os_error(unsafe { *libc::__errno_location() }))
-}
 
 /// `struct mount_attr` of mount_setattr(2).
 #[repr(C)]
@@ -21,68 +16,97 @@ pub(crate) struct MountAttr {
     pub(crate) userns: u64,
 }
 
+/// The number of a call, as `syscall` takes it.
+const fn call(number: libc::c_long) -> usize {
+    number as usize
+}
+
+fn fd(fd: RawFd) -> usize {
+    fd as usize
+}
+
 pub(crate) fn mount_setattr(
     dir: BorrowedFd<'_>,
     path: &CStr,
     flags: libc::c_int,
     attr: &MountAttr,
 ) -> Result<(), Errno> {
+    let (path, attr) = (path.as_ptr() as usize, std::ptr::from_ref(attr) as usize);
+    let args = [fd(dir.as_raw_fd()), path, flags as usize, attr, size_of::<MountAttr>()];
     // SAFETY: both pointers are to live, initialised memory for the length of the call.
-    let result = unsafe {
-        libc::syscall(
-            libc::SYS_mount_setattr,
-            dir.as_raw_fd(),
-            path.as_ptr(),
-            flags,
-            std::ptr::from_ref(attr),
-            size_of::<MountAttr>(),
-        )
-    };
-    check(result).map(drop)
+    unsafe { syscall(call(libc::SYS_mount_setattr), args) }.map(drop)
 }
 
 /// Marks every descriptor from `first` up close-on-exec.
 pub(crate) fn close_on_exec_from(first: RawFd) -> Result<(), Errno> {
-    const CLOSE_RANGE_CLOEXEC: libc::c_uint = 4;
+    const CLOSE_RANGE_CLOEXEC: usize = 4;
     // SAFETY: takes no pointers; only flags of descriptors change.
-    let result =
-        unsafe { libc::syscall(libc::SYS_close_range, first, libc::c_uint::MAX, CLOSE_RANGE_CLOEXEC) };
-    check(result).map(drop)
+    unsafe { syscall(call(libc::SYS_close_range), [fd(first), u32::MAX as usize, CLOSE_RANGE_CLOEXEC]) }
+        .map(drop)
 }
 
-/// Makes `fd` also descriptor `number`, which survives exec.
-pub(crate) fn duplicate_as(fd: RawFd, number: RawFd) -> Result<(), Errno> {
-    if fd == number {
-        // SAFETY: takes no pointers; clears close-on-exec of a descriptor of ours.
-        return check(unsafe { libc::syscall(libc::SYS_fcntl, fd, libc::F_SETFD, 0) }).map(drop);
-    }
+/// Makes `from` also descriptor `number`, which survives exec.
+pub(crate) fn duplicate_as(from: RawFd, number: RawFd) -> Result<(), Errno> {
+    let args = if from == number {
+        (call(libc::SYS_fcntl), [fd(from), libc::F_SETFD as usize, 0])
+    } else {
+        (call(libc::SYS_dup3), [fd(from), fd(number), 0])
+    };
     // SAFETY: takes no pointers; used in the boot child, where nobody else owns low descriptors.
-    check(unsafe { libc::syscall(libc::SYS_dup3, fd, number, 0) }).map(drop)
+    unsafe { syscall(args.0, args.1) }.map(drop)
 }
 
-pub(crate) fn owned(fd: libc::c_long) -> OwnedFd {
-    // SAFETY: called only with the fresh descriptor that a system call just returned to us.
-    unsafe { OwnedFd::from_raw_fd(fd as RawFd) }
+pub(crate) fn close(number: RawFd) {
+    // SAFETY: takes no pointers; called by the boot child on its copies of its parent's descriptors only.
+    let _ = unsafe { syscall(call(libc::SYS_close), [fd(number)]) };
 }
 
-pub(crate) fn exit_now(code: i32) -> ! {
-    // SAFETY: ends the calling process without running destructors or handlers; nothing returns.
-    unsafe { libc::_exit(code) }
+/// Takes charge of the fresh descriptor that a system call just returned.
+pub(crate) fn owned(number: usize) -> OwnedFd {
+    // SAFETY: called only with such a descriptor, which nobody else owns.
+    unsafe { OwnedFd::from_raw_fd(number as RawFd) }
 }
 
-/// `struct clone_args` of clone3(2), version 2.
-#[repr(C, align(8))]
-#[derive(Default)]
-pub(crate) struct CloneArgs {
-    pub(crate) flags: u64,
-    pub(crate) pidfd: u64,
-    pub(crate) child_tid: u64,
-    pub(crate) parent_tid: u64,
-    pub(crate) exit_signal: u64,
-    pub(crate) stack: u64,
-    pub(crate) stack_size: u64,
-    pub(crate) tls: u64,
-    pub(crate) set_tid: u64,
-    pub(crate) set_tid_size: u64,
-    pub(crate) cgroup: u64,
+/// Ends the calling process without running destructors or handlers.
+pub(crate) fn exit_now(code: usize) -> ! {
+    loop {
+        // SAFETY: takes no pointers, and does not return.
+        let _ = unsafe { syscall(call(libc::SYS_exit_group), [code]) };
+    }
+}
+
+pub(crate) fn ioctl<T>(on: BorrowedFd<'_>, request: libc::c_ulong, argument: &T) -> Result<(), Errno> {
+    let args = [fd(on.as_raw_fd()), request as usize, std::ptr::from_ref(argument) as usize];
+    // SAFETY: each caller passes the struct that this request reads, alive for the call.
+    unsafe { syscall(call(libc::SYS_ioctl), args) }.map(drop)
+}
+
+pub(crate) fn drop_from_bounding_set(capability: u32) -> Result<(), Errno> {
+    let args = [libc::PR_CAPBSET_DROP as usize, capability as usize, 0, 0, 0];
+    // SAFETY: takes no pointers; only narrows the calling process.
+    unsafe { syscall(call(libc::SYS_prctl), args) }.map(drop)
+}
+
+/// Lets a signal do what it does by default.
+pub(crate) fn default_action(signal: libc::c_int) -> Result<(), Errno> {
+    /// `struct sigaction` as the kernel has it: SIG_DFL, no flags; never smaller than the kernel's.
+    const DEFAULT: [usize; 4] = [0; 4];
+    let args = [signal as usize, DEFAULT.as_ptr() as usize, 0, size_of::<u64>()];
+    // SAFETY: the pointer is to a whole, valid structure; no old one is asked for.
+    unsafe { syscall(call(libc::SYS_rt_sigaction), args) }.map(drop)
+}
+
+/// Executes an open file, with one argument and no environment. Returns only if that failed.
+pub(crate) fn execute(image: RawFd, name: &CStr) -> Errno {
+    let argv = [name.as_ptr(), std::ptr::null()];
+    let envp = [std::ptr::null::<libc::c_char>()];
+    let args = [
+        fd(image),
+        c"".as_ptr() as usize,
+        argv.as_ptr() as usize,
+        envp.as_ptr() as usize,
+        libc::AT_EMPTY_PATH as usize,
+    ];
+    // SAFETY: argv and envp are null-terminated arrays of C strings that outlive the call.
+    unsafe { syscall(call(libc::SYS_execveat), args) }.err().unwrap_or(Errno::IO)
 }

@@ -28,7 +28,8 @@ impl<'fd> RawMode<'fd> {
         let before = tcgetattr(terminal)?;
         let mut raw = before.clone();
         raw.make_raw();
-        tcsetattr(terminal, OptionalActions::Flush, &raw)?;
+        // At once: what was typed ahead is kept, and a terminal that is stopped holds nothing up.
+        tcsetattr(terminal, OptionalActions::Now, &raw)?;
         Ok(Self { terminal, before })
     }
 }

@@ -72,6 +72,9 @@ pub(crate) struct Relay<'a> {
     tty: bool,
 }
 
+/// How much input is read at once.
+const INPUT: usize = 64 << 10;
+
 /// Signals that are the command's, if they reach us.
 pub(crate) const FORWARDED: [Signal; 6] =
     [Signal::INT, Signal::TERM, Signal::HUP, Signal::QUIT, Signal::USR1, Signal::USR2];
@@ -114,7 +117,7 @@ impl<'a> Relay<'a> {
             told_of_closing: false,
             stdin: stdio.stdin,
             sinks,
-            buffer: vec![0; 64 << 10],
+            buffer: Vec::new(),
             shown: 0,
             began: Instant::now(),
             tty,
@@ -202,7 +205,9 @@ impl<'a> Relay<'a> {
 
     fn read_input(&mut self) -> Result<(), EngineError> {
         let Some(stdin) = &self.stdin else { return Ok(()) };
-        let room = self.client.input_room(self.id).min(self.buffer.len());
+        // Made when it is first needed: most commands are given no input.
+        self.buffer.resize(INPUT, 0);
+        let room = self.client.input_room(self.id).min(INPUT);
         match rustix::io::read(stdin, &mut self.buffer[..room]) {
             Ok(0) => {
                 self.client.end_input(self.id);

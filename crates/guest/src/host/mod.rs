@@ -243,7 +243,12 @@ impl Client {
             };
             match written {
                 Ok(count) => self.sent += count,
-                Err(Errno::AGAIN) => return Ok(()),
+                Err(Errno::AGAIN) => {
+                    // Or a guest that is never quite caught up with would make this grow for ever.
+                    self.unsent.drain(..self.sent);
+                    self.sent = 0;
+                    return Ok(());
+                }
                 Err(Errno::INTR) => (),
                 // It hears nothing more, but what it said before is still to be read, with the end of it.
                 Err(Errno::PIPE | Errno::CONNRESET) => break,

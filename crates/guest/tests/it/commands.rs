@@ -88,7 +88,7 @@ fn a_signal_to_the_guest_is_passed_on() {
     let mut guest = Guest::start();
     let id = guest.exec(&shell("trap 'exit 9' USR1; echo up; while :; do sleep 0.01; done"));
     guest.until(id, |seen| seen.text().contains("up"));
-    let pid = rustix::process::Pid::from_child(&guest.process);
+    let pid = guest.process.id();
     rustix::process::kill_process(pid, rustix::process::Signal::USR1).unwrap();
     assert_eq!(guest.finish(id).outcome(), Outcome::Code(9));
 }
@@ -158,7 +158,7 @@ fn orphans_are_reaped() {
     let mut guest = Guest::start();
     let id = guest.exec(&shell("i=0; while [ $i -lt 20 ]; do (sleep 0 &) ; i=$((i+1)); done"));
     guest.finish(id);
-    let parent = guest.process.id();
+    let parent = guest.process.id().as_raw_nonzero();
     let zombies = || -> usize {
         let children = std::fs::read_to_string(format!("/proc/{parent}/task/{parent}/children")).unwrap();
         children.split_whitespace().count()

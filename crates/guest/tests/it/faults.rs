@@ -2,10 +2,12 @@
 
 use crate::harness::{Guest, shell, start};
 use cofferdam_guest::exit;
+use cofferdam_guest::host::HostError;
 use cofferdam_guest::wire::{
-    Exec, Header, Kind, Outcome, Resize, Signal, Size, Stdin, Step, Stream, Target, VERSION, WINDOW, Window,
-    put, put_empty,
+    EXECS_MAX, Exec, Header, Kind, Outcome, Resize, Signal, Size, Stdin, Step, Stream, Target, User, VERSION,
+    WINDOW, Window, put, put_empty,
 };
+use rustix::process::{Resource, Rlimit, geteuid, getrlimit, prlimit};
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 
@@ -17,7 +19,7 @@ fn after(bytes: &[u8]) -> Option<i32> {
     let _ = ours.write_all(bytes);
     let mut rest = Vec::new();
     let _ = ours.read_to_end(&mut rest);
-    guest.wait().unwrap().code()
+    guest.wait().code()
 }
 
 fn frame(kind: Kind, id: u32, stream: Option<Stream>, length: u32, body: &[u8]) -> Vec<u8> {
@@ -81,7 +83,7 @@ fn random_bytes_never_do_more_than_end_it() {
         let mut guest = start(theirs);
         let _ = ours.write_all(&bytes);
         drop(ours);
-        let code = guest.wait().unwrap().code();
+        let code = guest.wait().code();
         assert!([Some(exit::CLOSED), Some(exit::PROTOCOL)].contains(&code), "round {round}: {code:?}");
     }
 }
@@ -102,7 +104,7 @@ fn frames_for_an_exec_that_is_gone_are_passed_over() {
     ours.write_all(&bytes).unwrap();
     ours.shutdown(std::net::Shutdown::Read).unwrap_or_default();
     drop(ours);
-    assert_eq!(guest.wait().unwrap().code(), Some(exit::CLOSED));
+    assert_eq!(guest.wait().code(), Some(exit::CLOSED));
     let mut guest = Guest::start();
     let gone = guest.exec(&shell("true"));
     guest.finish(gone);
@@ -112,13 +114,10 @@ fn frames_for_an_exec_that_is_gone_are_passed_over() {
 }
 
 #[test]
-fn no_process_to_be_had_is_told_and_survived() {
-    let (ours, theirs) = UnixStream::pair().unwrap();
+fn as_many_at_once_as_are_allowed() {
     let mut guest = Guest::start();
-    drop((ours, theirs));
-    // The 65th at once is one more than the guest takes; the host would not even ask.
-    let sleepers: Vec<_> = (0..64).map(|_| guest.exec(&shell("exec sleep 1000"))).collect();
-    assert!(guest.client.exec(&shell("true")).is_err());
+    let sleepers: Vec<_> = (0..EXECS_MAX).map(|_| guest.exec(&shell("exec sleep 1000"))).collect();
+    assert_eq!(guest.client.exec(&shell("true")), Err(HostError::TooMany));
     for id in &sleepers {
         guest.until(*id, |seen| seen.pid.is_some());
         guest.client.signal(*id, 9, Target::Leader).unwrap();
@@ -130,12 +129,36 @@ fn no_process_to_be_had_is_told_and_survived() {
 }
 
 #[test]
+fn no_process_to_be_had_is_told_and_survived() {
+    const EAGAIN: u16 = 11;
+    let mut guest = Guest::start();
+    let pid = guest.process.id();
+    assert_eq!(guest.run(&shell("true")).outcome(), Outcome::Code(0));
+    // Root is above this limit, so it hits the one whom root becomes, and the kernel tells it one step later.
+    let (user, expected) = if geteuid().is_root() {
+        let nobody = Some(User { uid: 54_321, gid: 54_321, groups: vec![] });
+        let first = guest.exec(&Exec { user: nobody.clone(), ..shell("exec sleep 1000") });
+        guest.until(first, |seen| seen.pid.is_some());
+        (nobody, Outcome::NotExecutable { errno: EAGAIN })
+    } else {
+        (None, Outcome::Failed { step: Step::Fork, errno: EAGAIN })
+    };
+    let usual = getrlimit(Resource::Nproc);
+    prlimit(Some(pid), Resource::Nproc, Rlimit { current: Some(0), ..usual }).unwrap();
+    let exec = Exec { user, ..shell("true") };
+    for _ in 0..100 {
+        assert_eq!(guest.run(&exec).outcome(), expected);
+    }
+    prlimit(Some(pid), Resource::Nproc, usual).unwrap();
+    assert_eq!(guest.run(&shell("true")).outcome(), Outcome::Code(0));
+}
+
+#[test]
 fn a_guest_at_its_limit_of_descriptors_says_so_and_goes_on() {
     let mut guest = Guest::start();
-    let pid = rustix::process::Pid::from_child(&guest.process);
+    let pid = guest.process.id();
     guest.run(&shell("true"));
-    let limit = rustix::process::Rlimit { current: Some(8), maximum: Some(8) };
-    rustix::process::prlimit(Some(pid), rustix::process::Resource::Nofile, limit).unwrap();
+    prlimit(Some(pid), Resource::Nofile, Rlimit { current: Some(8), maximum: Some(8) }).unwrap();
     let outcome = guest.run(&shell("true")).outcome();
     assert!(matches!(outcome, Outcome::Failed { step: Step::Stdio, errno: 24 }), "{outcome:?}");
     assert_eq!(guest.run(&shell("true")).outcome(), outcome);

@@ -3,6 +3,7 @@
 use cofferdam_guest::host::{Client, Event, ExecId, HostError, Received};
 use cofferdam_guest::wire::{Exec, Exited, Outcome, Stdin, Stream};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::process::Pid;
 use std::collections::BTreeMap;
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
@@ -11,16 +12,32 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 /// What a test waits for at most. Nothing here takes long; a guest that hangs shall fail its test.
 const PATIENCE: Timespec = Timespec { tv_sec: 60, tv_nsec: 0 };
 
+/// A guest's process, which is not left behind.
+pub(crate) struct Process(Child);
+
+impl Process {
+    pub(crate) fn id(&self) -> Pid {
+        Pid::from_child(&self.0)
+    }
+
+    pub(crate) fn wait(&mut self) -> ExitStatus {
+        self.0.wait().unwrap()
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        let _ = (self.0.kill(), self.0.wait());
+    }
+}
+
 /// Starts a guest on the other end. A shell puts the socket where the guest looks for it.
-pub(crate) fn start(channel: UnixStream) -> Child {
+pub(crate) fn start(channel: UnixStream) -> Process {
     let guest = std::env::var_os("COFFERDAM_TEST_GUEST")
         .unwrap_or_else(|| env!("CARGO_BIN_EXE_cofferdam-guest").into());
-    Command::new("sh")
-        .args(["-c", "exec \"$0\" 3<&0 </dev/null"])
-        .arg(guest)
-        .stdin(Stdio::from(OwnedFd::from(channel)))
-        .spawn()
-        .unwrap()
+    let mut command = Command::new("sh");
+    command.args(["-c", "exec \"$0\" 3<&0 </dev/null"]).arg(guest);
+    Process(command.stdin(Stdio::from(OwnedFd::from(channel))).spawn().unwrap())
 }
 
 /// What is known of one exec.
@@ -51,7 +68,7 @@ impl Seen {
 
 pub(crate) struct Guest {
     pub(crate) client: Client,
-    pub(crate) process: Child,
+    pub(crate) process: Process,
     pub(crate) seen: BTreeMap<ExecId, Seen>,
     pub(crate) ready: bool,
 }
@@ -155,6 +172,6 @@ impl Guest {
     pub(crate) fn close(self) -> ExitStatus {
         let Self { client, mut process, .. } = self;
         drop(client);
-        process.wait().unwrap()
+        process.wait()
     }
 }

@@ -32,16 +32,17 @@ fn much_output_with_a_slow_reader_comes_whole() {
     const LINES: usize = 6_600_000;
     let mut guest = Guest::start();
     let id = guest.exec(&shell(&format!("seq 1 {LINES}; echo end >&2")));
-    let seen = loop {
+    for turn in 0_u32.. {
         guest.turn();
-        // Slower than the command, so that everything between is full.
-        if guest.seen[&id].stdout.len() % 7 == 0 {
-            std::thread::yield_now();
-        }
         if guest.seen[&id].exited.is_some() {
-            break guest.seen.remove(&id).unwrap();
+            break;
         }
-    };
+        // Slower than the command, so that everything between is full.
+        if turn.is_multiple_of(16) {
+            std::thread::sleep(std::time::Duration::from_micros(500));
+        }
+    }
+    let seen = guest.seen.remove(&id).unwrap();
     assert!(seen.stdout.len() > 50_000_000, "{}", seen.stdout.len());
     let mut expected = 1_usize;
     for line in seen.stdout.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()) {
@@ -116,11 +117,11 @@ fn closed_stdio_is_no_exit() {
     assert_eq!(seen.exited, None);
     assert_eq!(guest.client.input(id, b"nobody"), 0);
     // A loop that spins on what is closed never sleeps.
-    let sleeps = |pid: u32| {
+    let sleeps = |pid: i32| {
         let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
         stat.rsplit(") ").next().unwrap().starts_with('S')
     };
-    assert!((0..10_000).any(|_| sleeps(guest.process.id())));
+    assert!((0..10_000).any(|_| sleeps(guest.process.id().as_raw_nonzero().get())));
     guest.client.signal(id, 15, Target::Leader).unwrap();
     assert_eq!(guest.finish(id).outcome(), Outcome::Code(5));
 }

@@ -116,11 +116,6 @@ impl Groups {
         self.groups.iter().find(|group| !missing && group.controllers.contains(&controller))
     }
 
-    /// Moves a process (and with it all its future children) into every group.
-    pub(crate) fn attach(&self, pid: i32) -> io::Result<()> {
-        self.groups.iter().try_for_each(|group| fs::write(group.path.join("cgroup.procs"), pid.to_string()))
-    }
-
     /// The most memory the session held at once.
     pub(crate) fn peak_memory(&self) -> Option<u64> {
         let group = self.group(Controller::Memory)?;

@@ -3,7 +3,7 @@
 use super::op::{Access, Op, Resource};
 use super::talk::Child;
 use crate::{capability, landlock, mounts, raw, seccomp};
-use rustix::fd::RawFd;
+use rustix::fd::{OwnedFd, RawFd};
 use rustix::fs::{CWD, Mode, OFlags};
 use rustix::io::Errno;
 use rustix::process::Signal;
@@ -27,7 +27,8 @@ impl Kernel for Linux {
         match op {
             Op::DieWithSupervisor => rustix::process::set_parent_process_death_signal(Some(Signal::KILL)),
             Op::MapOwnIds { uid_map, gid_map } => map_own_ids(uid_map, gid_map),
-            Op::AwaitSupervisor => self.child.ask_and_wait(),
+            Op::JoinGroup { tasks } => write_all(tasks, OFlags::empty(), Mode::empty(), b"0"),
+            Op::AwaitSupervisor => self.child.await_go(),
             Op::PrivateMounts => mounts::make_private(),
             Op::Tmpfs { at, options, attr } => mounts::tmpfs(at, options, *attr),
             Op::Enter { at } => rustix::process::chdir(at.as_c_str()),
@@ -45,7 +46,7 @@ impl Kernel for Linux {
             Op::ReadOnly { at } => mounts::read_only(at),
             Op::Detach { at } => mounts::detach(at),
             Op::PivotHere => mounts::pivot_here(),
-            Op::NewUserNamespace => unshare(UnshareFlags::NEWUSER),
+            Op::EnterUserNamespace { namespace } => enter_user_namespace(namespace),
             Op::NewCgroupNamespace => unshare(UnshareFlags::NEWCGROUP),
             Op::Hostname { name } => rustix::system::sethostname(name),
             Op::LoopbackUp => loopback_up(),
@@ -63,7 +64,7 @@ impl Kernel for Linux {
             Op::Descriptors { channel } => descriptors(*channel),
             Op::Execute { image, name } => {
                 rustix::process::umask(self.umask);
-                Err(execute(*image, name))
+                Err(raw::execute(*image, name))
             }
         }
     }
@@ -91,6 +92,11 @@ fn whiteout(at: &CStr) -> Result<(), Errno> {
     rustix::fs::mknodat(CWD, at, rustix::fs::FileType::CharacterDevice, Mode::empty(), 0)
 }
 
+fn enter_user_namespace(namespace: &OwnedFd) -> Result<(), Errno> {
+    use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
+    move_into_link_name_space(rustix::fd::AsFd::as_fd(namespace), Some(LinkNameSpaceType::User))
+}
+
 fn unshare(flags: UnshareFlags) -> Result<(), Errno> {
     // SAFETY: the boot child has one thread, so no other thread can observe a half-changed process.
     unsafe { rustix::thread::unshare_unsafe(flags) }
@@ -108,7 +114,8 @@ fn write_all(path: &CStr, flags: OFlags, mode: Mode, content: &[u8]) -> Result<(
 
 /// A new file. An empty one is a place to mount on, and may be there already.
 fn write_file(at: &CStr, mode: u32, content: &[u8]) -> Result<(), Errno> {
-    let made = write_all(at, OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW, Mode::from_raw_mode(mode), content);
+    let made =
+        write_all(at, OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW, Mode::from_raw_mode(mode), content);
     match made {
         Err(Errno::EXIST) if content.is_empty() => Ok(()),
         other => other,
@@ -154,16 +161,7 @@ fn loopback_up() -> Result<(), Errno> {
     request.ifr_name[0] = b'l' as libc::c_char;
     request.ifr_name[1] = b'o' as libc::c_char;
     request.ifr_ifru.ifru_flags = (libc::IFF_UP | libc::IFF_RUNNING) as libc::c_short;
-    // SAFETY: the kernel reads one `ifreq` through a pointer that lives for the call.
-    let result = unsafe {
-        libc::syscall(
-            libc::SYS_ioctl,
-            rustix::fd::AsRawFd::as_raw_fd(&socket),
-            libc::SIOCSIFFLAGS,
-            std::ptr::from_ref(&request),
-        )
-    };
-    raw::check(result).map(drop)
+    raw::ioctl(rustix::fd::AsFd::as_fd(&socket), libc::SIOCSIFFLAGS, &request)
 }
 
 fn descriptors(channel: RawFd) -> Result<(), Errno> {
@@ -173,21 +171,4 @@ fn descriptors(channel: RawFd) -> Result<(), Errno> {
         raw::duplicate_as(rustix::fd::AsRawFd::as_raw_fd(&null), number)?;
     }
     raw::close_on_exec_from(4)
-}
-
-fn execute(image: RawFd, name: &CStr) -> Errno {
-    let argv = [name.as_ptr(), std::ptr::null()];
-    let envp = [std::ptr::null::<libc::c_char>()];
-    // SAFETY: argv and envp are null-terminated arrays of C strings that outlive the call.
-    let result = unsafe {
-        libc::syscall(
-            libc::SYS_execveat,
-            image,
-            c"".as_ptr(),
-            argv.as_ptr(),
-            envp.as_ptr(),
-            libc::AT_EMPTY_PATH,
-        )
-    };
-    raw::check(result).err().unwrap_or(Errno::IO)
 }

@@ -1,20 +1,29 @@
-//! clone3, and the loop that performs the operations in the child.
+//! Starts the boot child, and is the loop that performs the operations in it.
 
 use super::kernel::{Kernel, Linux};
 use super::op::Op;
-use super::talk::{Child, Supervisor};
-use crate::raw::{self, CloneArgs};
-use rustix::fd::{AsRawFd, BorrowedFd, OwnedFd};
+use super::talk::{Child, Message, Supervisor};
+use crate::clone::{Request, Sharer, share};
+use crate::raw;
+use crate::signal::Mask;
+use rustix::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketFlags, SocketType};
 use rustix::process::Pid;
 use rustix::thread::UnshareFlags;
+use std::sync::Arc;
 
-/// A boot child at work.
+/// What the child is given. It shares our memory, so this lives until the child executes the guest.
+struct Job {
+    ops: Arc<[Op]>,
+    socket: RawFd,
+    other_end: RawFd,
+}
+
+/// A boot child at work. Dropped before the guest runs, it ends the child.
 pub struct Launched {
-    pub pid: Pid,
-    pub pidfd: OwnedFd,
-    pub supervisor: Supervisor,
+    child: Sharer<Job>,
+    supervisor: Supervisor,
 }
 
 /// Starts a child in new namespaces (and, on cgroup v2, in a group) that performs `ops` and never returns.
@@ -23,47 +32,51 @@ pub struct Launched {
 pub fn launch(
     namespaces: UnshareFlags,
     cgroup: Option<BorrowedFd<'_>>,
-    ops: &[Op],
+    ops: Arc<[Op]>,
 ) -> Result<Launched, Errno> {
-    const CLONE_INTO_CGROUP: u64 = 0x2_0000_0000;
     let (ours, theirs) =
         rustix::net::socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)?;
-    let mut pidfd: libc::c_int = -1;
-    let mut args = CloneArgs {
-        flags: u64::from(namespaces.bits()) | libc::CLONE_PIDFD as u64,
-        pidfd: std::ptr::from_mut(&mut pidfd) as u64,
-        exit_signal: libc::SIGCHLD as u64,
-        ..CloneArgs::default()
-    };
-    if let Some(group) = cgroup {
-        args.flags |= CLONE_INTO_CGROUP;
-        args.cgroup = group.as_raw_fd() as u64;
-    }
-    // SAFETY: the arguments are a live, correctly sized `clone_args`; without CLONE_VM the child has its own
-    // copy of this memory, and below it only makes system calls on prepared data until it execs or exits.
-    let pid = raw::check(unsafe {
-        libc::syscall(libc::SYS_clone3, std::ptr::from_ref(&args), size_of::<CloneArgs>())
-    })?;
-    if pid == 0 {
-        run_child(theirs, ours.as_raw_fd(), ops);
-    }
-    drop(theirs);
-    let pid = Pid::from_raw(pid as i32).ok_or(Errno::SRCH)?;
-    Ok(Launched {
-        pid,
-        pidfd: raw::owned(libc::c_long::from(pidfd)),
-        supervisor: Supervisor { socket: ours },
-    })
+    let request =
+        Request { namespaces: namespaces.bits().into(), cgroup: cgroup.map(|group| group.as_raw_fd()) };
+    let job = Job { ops, socket: theirs.as_raw_fd(), other_end: ours.as_raw_fd() };
+    let child = share(&request, job, run_child)?;
+    Ok(Launched { child, supervisor: Supervisor { socket: ours } })
 }
 
-fn run_child(socket: OwnedFd, other_end: libc::c_int, ops: &[Op]) -> ! {
-    // SAFETY: closes the copy of the supervisor's end that came with the fork, so that its closing is seen.
-    unsafe { libc::close(other_end) };
+impl Launched {
+    pub fn pid(&self) -> Pid {
+        self.child.pid
+    }
+
+    pub fn pidfd(&self) -> BorrowedFd<'_> {
+        self.child.pidfd.as_fd()
+    }
+
+    /// Tells the child that one of the supervisor's parts of the work is done.
+    pub fn go(&self) -> Result<(), Errno> {
+        self.supervisor.go()
+    }
+
+    /// Waits for what the child has to say.
+    pub fn hear(&mut self) -> Result<Message, Errno> {
+        let heard = self.supervisor.hear()?;
+        if matches!(heard, Message::Started) {
+            self.child.let_go();
+        }
+        Ok(heard)
+    }
+}
+
+extern "C" fn run_child(job: &Job) -> ! {
+    // The copy of the supervisor's end that came along: were it open, its closing would not be seen.
+    raw::close(job.other_end);
+    // SAFETY: the child has its own table of descriptors, in which this one is nobody else's.
+    let socket = unsafe { OwnedFd::from_raw_fd(job.socket) };
     // Modes in operations are meant as they are written.
     let umask = rustix::process::umask(rustix::fs::Mode::empty());
     let mut kernel = Linux { child: Child { socket }, umask };
     reset_signals();
-    for (at, op) in ops.iter().enumerate() {
+    for (at, op) in job.ops.iter().enumerate() {
         if let Err(errno) = kernel.perform(op) {
             kernel.child.tell_failure(at, errno);
             break;
@@ -72,13 +85,8 @@ fn run_child(socket: OwnedFd, other_end: libc::c_int, ops: &[Op]) -> ! {
     raw::exit_now(125)
 }
 
-/// The supervisor blocks signals for its signalfd; what runs inside must not inherit that.
+/// The supervisor blocks signals and ignores one; what runs inside must not inherit that.
 fn reset_signals() {
-    // SAFETY: an empty set is initialised by sigemptyset before it is used; both calls take valid pointers.
-    unsafe {
-        let mut none: libc::sigset_t = std::mem::zeroed();
-        libc::sigemptyset(&mut none);
-        libc::sigprocmask(libc::SIG_SETMASK, &none, std::ptr::null_mut());
-        libc::signal(libc::SIGPIPE, libc::SIG_DFL);
-    }
+    let _ = raw::default_action(libc::SIGPIPE);
+    let _ = Mask::NONE.set();
 }

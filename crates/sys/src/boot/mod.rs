@@ -1,8 +1,8 @@
 //! From a list of operations to a process that has performed them: the boot child.
 //!
-//! The child is a copy of a process that may have other threads, so between clone3 and exec it only makes
-//! system calls on memory that was prepared before: it neither allocates nor takes locks. It reports over one
-//! packet socket, which closes by itself when the guest's image is executed.
+//! The child shares the memory of a process that goes on meanwhile and may have other threads, so until it
+//! executes the guest it only makes system calls on data that was prepared before: it neither allocates nor
+//! takes locks. It reports over one packet socket, which closes by itself when the guest's image is executed.
 
 mod kernel;
 mod launch;
@@ -14,4 +14,4 @@ pub use kernel::Kernel;
 pub use launch::{Launched, launch};
 pub use op::{Access, Attr, Op, Resource};
 pub use record::Recorder;
-pub use talk::{Message, Supervisor};
+pub use talk::Message;

@@ -47,7 +47,11 @@ pub enum Op {
         uid_map: Vec<u8>,
         gid_map: Vec<u8>,
     },
-    /// Ask the supervisor to do its part (id maps, cgroups), and wait for it.
+    /// Enter a control group by its file `tasks`. Only a thread that moves itself needs no lock on all others.
+    JoinGroup {
+        tasks: CString,
+    },
+    /// Wait until the supervisor has done its part (the id maps).
     AwaitSupervisor,
     /// Keep mounts made here from the host, and the host's from here.
     PrivateMounts,
@@ -109,7 +113,10 @@ pub enum Op {
     },
     /// The working directory becomes the root, and the old root goes.
     PivotHere,
-    NewUserNamespace,
+    /// Join a user namespace that the supervisor has made and mapped.
+    EnterUserNamespace {
+        namespace: Arc<OwnedFd>,
+    },
     NewCgroupNamespace,
     Hostname {
         name: Vec<u8>,
@@ -158,6 +165,7 @@ impl Op {
         match self {
             Self::DieWithSupervisor => "die-with-supervisor",
             Self::MapOwnIds { .. } => "map-own-ids",
+            Self::JoinGroup { .. } => "join-group",
             Self::AwaitSupervisor => "await-supervisor",
             Self::PrivateMounts => "private-mounts",
             Self::Tmpfs { .. } => "tmpfs",
@@ -174,7 +182,7 @@ impl Op {
             Self::ReadOnly { .. } => "read-only",
             Self::Detach { .. } => "detach",
             Self::PivotHere => "pivot-root",
-            Self::NewUserNamespace => "user-namespace",
+            Self::EnterUserNamespace { .. } => "user-namespace",
             Self::NewCgroupNamespace => "cgroup-namespace",
             Self::Hostname { .. } => "hostname",
             Self::LoopbackUp => "loopback-up",
@@ -202,6 +210,7 @@ impl fmt::Display for Op {
                 write!(f, " {} ({}){}", show(at), show(options), Flags(*attr))
             }
             Self::Enter { at }
+            | Self::JoinGroup { tasks: at }
             | Self::Proc { at }
             | Self::Devpts { at }
             | Self::ReadOnly { at }

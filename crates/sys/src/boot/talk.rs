@@ -1,7 +1,7 @@
 //! What the boot child and its supervisor say to each other: one byte or one small record a packet, and
 //! once a descriptor.
 
-use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
+use rustix::fd::{AsFd, OwnedFd};
 use rustix::io::Errno;
 use rustix::net::{
     RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage,
@@ -10,7 +10,6 @@ use rustix::net::{
 use std::io::{IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
 
-const ASK: u8 = b'?';
 const GO: u8 = b'!';
 const PROBE: u8 = b'p';
 const LISTENER: u8 = b'l';
@@ -20,8 +19,6 @@ const FAILED: u8 = b'x';
 /// What the supervisor hears.
 #[derive(Debug)]
 pub enum Message {
-    /// The child waits for the supervisor's part of the work.
-    Asks,
     /// What a write outside all Landlock rules gave: nothing means that it succeeded.
     LandlockProbe(Option<Errno>),
     /// The seccomp listener.
@@ -35,7 +32,7 @@ pub enum Message {
 }
 
 /// The supervisor's end.
-pub struct Supervisor {
+pub(super) struct Supervisor {
     pub(super) socket: OwnedFd,
 }
 
@@ -45,8 +42,7 @@ pub(super) struct Child {
 }
 
 impl Child {
-    pub(super) fn ask_and_wait(&self) -> Result<(), Errno> {
-        rustix::net::send(&self.socket, &[ASK], SendFlags::NOSIGNAL)?;
+    pub(super) fn await_go(&self) -> Result<(), Errno> {
         let mut answer = [0u8; 1];
         match rustix::net::recv(&self.socket, &mut answer, RecvFlags::empty())? {
             (_, 1) if answer[0] == GO => Ok(()),
@@ -92,17 +88,13 @@ impl Child {
 }
 
 impl Supervisor {
-    pub fn fd(&self) -> BorrowedFd<'_> {
-        self.socket.as_fd()
-    }
-
     /// Tells the child to go on.
-    pub fn go(&self) -> Result<(), Errno> {
+    pub(super) fn go(&self) -> Result<(), Errno> {
         rustix::net::send(&self.socket, &[GO], SendFlags::NOSIGNAL).map(drop)
     }
 
     /// Waits for the next message. The child runs our code only, but a short packet is still an error.
-    pub fn hear(&self) -> Result<Message, Errno> {
+    pub(super) fn hear(&self) -> Result<Message, Errno> {
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
         let mut control = RecvAncillaryBuffer::new(&mut space);
         let mut data = [0u8; 9];
@@ -117,7 +109,6 @@ impl Supervisor {
             |from: usize| i32::from_le_bytes([data[from], data[from + 1], data[from + 2], data[from + 3]]);
         match (length, data[0]) {
             (0, _) => Ok(Message::Started),
-            (1, ASK) => Ok(Message::Asks),
             (1, LISTENER) => take_descriptor(&mut control).map(Message::Listener).ok_or(Errno::BADMSG),
             (1, LAYER) => take_descriptor(&mut control).map(Message::Layer).ok_or(Errno::BADMSG),
             (9, PROBE) => {

@@ -189,7 +189,7 @@ mod tests {
         let layout = Layout::from_size_align(size, align).unwrap();
         // SAFETY: the size is not zero; the block is filled within its length.
         let at = unsafe { if zeroed { heap.alloc_zeroed(layout) } else { heap.alloc(layout) } };
-        assert!(!at.is_null() && at as usize % align == 0);
+        assert!(!at.is_null() && (at as usize).is_multiple_of(align));
         // SAFETY: as above.
         let bytes = unsafe { core::slice::from_raw_parts_mut(at, size) };
         assert!(!zeroed || bytes.iter().all(|byte| *byte == 0), "a zeroed block is not");

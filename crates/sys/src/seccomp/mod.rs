@@ -8,22 +8,22 @@ pub use compile::{Check, Program, Rule, Test, Verdict, compile};
 pub use notify::{Attempt, Listener};
 
 use crate::raw;
+use crate::syscall::syscall;
 use rustix::fd::OwnedFd;
 use rustix::io::Errno;
 
 /// Applies the program to the calling thread; with `notify`, returns the listener.
 pub(crate) fn install(program: &Program, notify: bool) -> Result<Option<OwnedFd>, Errno> {
-    const SET_MODE_FILTER: libc::c_uint = 1;
-    const NEW_LISTENER: libc::c_ulong = 8;
+    const SET_MODE_FILTER: usize = 1;
+    const NEW_LISTENER: usize = 8;
     let instructions = program.instructions();
     let wire = libc::sock_fprog {
         len: u16::try_from(instructions.len()).map_err(|_| Errno::TOOBIG)?,
         filter: instructions.as_ptr().cast_mut(),
     };
     let flags = if notify { NEW_LISTENER } else { 0 };
+    let args = [SET_MODE_FILTER, flags, std::ptr::from_ref(&wire) as usize];
     // SAFETY: the program outlives the call, which only reads it; the length is its own.
-    let result =
-        unsafe { libc::syscall(libc::SYS_seccomp, SET_MODE_FILTER, flags, std::ptr::from_ref(&wire)) };
-    let value = raw::check(result)?;
+    let value = unsafe { syscall(libc::SYS_seccomp as usize, args) }?;
     Ok(notify.then(|| raw::owned(value)))
 }

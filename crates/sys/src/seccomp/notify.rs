@@ -3,7 +3,7 @@
 //! Only calls that are refused whatever their arguments come here, so it does not matter that the caller could
 //! change its memory while we look: the answer is no.
 
-use crate::raw;
+use crate::syscall::syscall;
 use rustix::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use rustix::io::Errno;
 
@@ -79,9 +79,9 @@ impl Listener {
     }
 
     fn control(&self, request: libc::c_ulong, argument: *mut libc::c_void) -> Result<(), Errno> {
+        let args = [self.fd.as_raw_fd() as usize, request as usize, argument as usize];
         // SAFETY: each caller passes a pointer to the live struct that this request reads or fills.
-        let result = unsafe { libc::syscall(libc::SYS_ioctl, self.fd.as_raw_fd(), request, argument) };
-        raw::check(result).map(drop)
+        unsafe { syscall(libc::SYS_ioctl as usize, args) }.map(drop)
     }
 }
 

@@ -30,11 +30,11 @@ pub(super) struct Job<'a> {
 }
 
 pub(super) extern "C" fn run(job: &Job<'_>) -> ! {
-    let errno = match prepare(job) {
+    let failure = match prepare(job) {
         Ok(()) => Failure { step: Step::Program, errno: execute(job) },
         Err(failure) => failure,
     };
-    job.failure.set(Some(errno));
+    job.failure.set(Some(failure));
     loop {
         // SAFETY: takes no pointers; ends this child only.
         let _ = unsafe { syscall(number::EXIT, [127]) };
@@ -91,20 +91,19 @@ fn become_user(user: User<'_>) -> Result<(), Errno> {
     rustix::thread::set_thread_res_uid(uid, uid, uid)
 }
 
-/// Returns only if no candidate became the program.
+/// Returns only if no candidate became the program. As in a shell, a file found in PATH that is not executable
+/// is remembered while the search goes on, and a directory of that name is nothing found.
 fn execute(job: &Job<'_>) -> Errno {
     let mut result = Errno::NOENT;
     for candidate in job.candidates {
+        // Looking is cheaper than trying where every exec is watched.
+        if job.searched && !is_file(candidate) {
+            continue;
+        }
         match exec(candidate, job.argv, job.env) {
             Errno::NOEXEC => return interpret(job, candidate),
             Errno::NOENT | Errno::NOTDIR if job.searched => (),
-            // The shell's rule: a file found but not executable is remembered while the search goes on, and
-            // a directory of that name, or one that cannot be looked into, is nothing found.
-            Errno::ACCESS if job.searched => {
-                if is_file(candidate) {
-                    result = Errno::ACCESS;
-                }
-            }
+            Errno::ACCESS if job.searched => result = Errno::ACCESS,
             errno => return errno,
         }
     }

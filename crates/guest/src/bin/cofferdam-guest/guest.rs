@@ -1,7 +1,7 @@
 //! The loop: wait for anything to happen, do what can be done without waiting, send what there is to say.
 
 use crate::exec::{self, Exec};
-use crate::outbox::Outbox;
+use crate::outbox::{COPY_MAX, Outbox};
 use alloc::vec::Vec;
 use cofferdam_guest::exit;
 use cofferdam_guest::wire::{
@@ -10,7 +10,7 @@ use cofferdam_guest::wire::{
 };
 use cofferdam_sys::reap::reap;
 use cofferdam_sys::signal::Signals;
-use rustix::event::{PollFd, PollFlags, poll};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::io::Errno;
 use rustix::process::{Pid, Signal};
@@ -21,6 +21,8 @@ const READ: usize = 64 * 1024;
 const REAP_BATCH: usize = 512;
 /// How many frames of one command are sent before another gets a turn.
 const TURN: usize = 4;
+
+const NOW: Timespec = Timespec { tv_sec: 0, tv_nsec: 0 };
 
 /// Why the guest ends.
 enum End {
@@ -94,7 +96,7 @@ impl Guest {
                 return end;
             }
             self.execs.iter_mut().for_each(|exec| exec.settle(&mut self.outbox));
-            if self.outbox.flush(self.channel.as_fd()).is_err() {
+            if self.flush().is_err() {
                 return End::Closed;
             }
             // After the flush: closing what it had open is nothing the host should wait for.
@@ -106,15 +108,18 @@ impl Guest {
         }
     }
 
+    fn flush(&mut self) -> Result<(), Errno> {
+        self.outbox.flush(self.channel.as_fd())
+    }
+
     fn wait(&self) -> Result<Vec<Place>, Errno> {
         let (mut places, mut fds) = (Vec::new(), Vec::new());
         self.interests(|place, fd, flags| {
             places.push(place);
             fds.push(PollFd::from_borrowed_fd(fd, flags));
         });
-        let now = rustix::event::Timespec { tv_sec: 0, tv_nsec: 0 };
         let unsettled = self.execs.iter().any(|exec| exec.is_unsettled(&self.outbox));
-        match poll(&mut fds, (self.more_to_reap || unsettled).then_some(&now)) {
+        match poll(&mut fds, (self.more_to_reap || unsettled).then_some(&NOW)) {
             Ok(_) | Err(Errno::INTR) => (),
             Err(errno) => return Err(errno),
         }
@@ -165,15 +170,15 @@ impl Guest {
     }
 
     fn pump(&mut self, exec: usize, output: usize) {
-        let Some(exec) = self.execs.get_mut(exec) else { return };
-        let Some(output) = exec.outputs.get_mut(output) else { return };
         for _ in 0..TURN {
+            let Some(exec) = self.execs.get_mut(exec) else { return };
+            let Some(output) = exec.outputs.get_mut(output) else { return };
             let moved = output.pump(exec.id, &mut self.outbox);
-            // A failure here is found again, and reported, by the flush at the end of the turn.
-            let _ = self.outbox.flush(self.channel.as_fd());
-            if moved.is_none_or(|count| count < crate::outbox::COPY_MAX) {
+            if moved.is_none_or(|count| count < COPY_MAX) {
                 return;
             }
+            // A failure here is found again, and acted on, at the end of the turn.
+            let _ = self.flush();
         }
     }
 

@@ -71,13 +71,18 @@ impl Outbox {
         self.before.len() - self.sent + self.after.len() > FULL
     }
 
+    /// Frames go behind what is staged, and behind whatever went behind it before.
+    fn is_split(&self) -> bool {
+        self.staged() > 0 || !self.after.is_empty()
+    }
+
     /// Whether output may be added. It waits until what is staged has gone.
     pub(crate) fn takes_output(&self) -> bool {
-        self.staged() == 0 && self.before.len() - self.sent < COPY_MAX
+        !self.is_split() && self.before.len() - self.sent < COPY_MAX
     }
 
     fn end(&mut self) -> &mut Vec<u8> {
-        if self.staged() > 0 { &mut self.after } else { &mut self.before }
+        if self.is_split() { &mut self.after } else { &mut self.before }
     }
 
     pub(crate) fn put(&mut self, kind: Kind, id: u32, stream: Option<Stream>, body: &impl Serialize) {
@@ -94,7 +99,7 @@ impl Outbox {
         let count = rustix::io::read(source.fd, scratch(&mut self.scratch, source.most))?;
         if count > 0 {
             self.before.extend_from_slice(&header(source, count));
-            self.before.extend(self.scratch.iter().take(count));
+            self.before.extend_from_slice(self.scratch.get(..count).unwrap_or_default());
         }
         Ok(count)
     }
@@ -134,7 +139,12 @@ impl Outbox {
             };
             match sent {
                 Ok(()) | Err(Errno::INTR) => (),
-                Err(Errno::AGAIN) => return Ok(()),
+                Err(Errno::AGAIN) => {
+                    // Or a host that is never quite caught up with would make this grow for ever.
+                    self.before.drain(..self.sent);
+                    self.sent = 0;
+                    return Ok(());
+                }
                 Err(errno) => return Err(errno),
             }
         }
@@ -154,7 +164,7 @@ impl Outbox {
                 let count = rustix::io::read(&stage.from, scratch(&mut self.scratch, stage.held))?;
                 stage.held -= count;
                 self.before.clear();
-                self.before.extend(self.scratch.iter().take(count));
+                self.before.extend_from_slice(self.scratch.get(..count).unwrap_or_default());
                 self.sent = 0;
                 Ok(())
             }
@@ -246,6 +256,25 @@ mod tests {
         ours.set_nonblocking(true).unwrap();
         theirs.set_nonblocking(true).unwrap();
         check(ours.as_fd(), |received| _ = theirs.read_to_end(received));
+    }
+
+    #[test]
+    fn a_slow_host_makes_nothing_grow() {
+        let (ours, mut theirs) = UnixStream::pair().unwrap();
+        ours.set_nonblocking(true).unwrap();
+        let zero = std::fs::File::open("/dev/zero").unwrap();
+        let mut outbox = Outbox::new();
+        let mut bytes = vec![0; 5000];
+        for _ in 0..2000 {
+            while outbox.takes_output() {
+                let source = Source { fd: zero.as_fd(), id: 1, stream: Stream::Tty, most: 3000 };
+                assert_eq!(outbox.copy(&source), Ok(3000));
+                outbox.flush(ours.as_fd()).unwrap();
+            }
+            theirs.read_exact(&mut bytes).unwrap();
+            outbox.flush(ours.as_fd()).unwrap();
+        }
+        assert!(outbox.before.capacity() < 4 * COPY_MAX, "{}", outbox.before.capacity());
     }
 
     #[test]

@@ -1,0 +1,369 @@
+//! What becomes of a session's changes: kept as they were made, or dropped; recorded either way; and nothing
+//! that was not made inside is touched.
+
+use crate::{each, site};
+use cofferdam_testkit::{Site, eventually, needs_root};
+use serde_json::Value;
+use std::collections::BTreeMap;
+use std::ffi::OsStr;
+use std::fs;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt, symlink};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// Path, to what was done and to which kind of file.
+fn recorded(site: &Site) -> BTreeMap<String, (String, String)> {
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let row = |body: &Value| (text(&body["path"]), (text(&body["op"]), text(&body["kind"])));
+    site.bodies("file.changed").iter().map(row).collect()
+}
+
+#[track_caller]
+fn expect(site: &Site, expected: &[(&str, &str, &str)]) {
+    let expected = expected.iter().map(|(path, op, kind)| ((*path).into(), ((*op).into(), (*kind).into())));
+    assert_eq!(recorded(site), expected.collect::<BTreeMap<_, _>>());
+}
+
+fn skipped(site: &Site) -> Vec<String> {
+    let decided = site.bodies("changes.decided");
+    let skipped = decided.first().and_then(|body| body["skipped"].as_array().cloned()).unwrap_or_default();
+    skipped.iter().map(|row| row["path"].as_str().unwrap().to_owned()).collect()
+}
+
+/// Every path of a tree with its content, or what else it is.
+fn tree(dir: &Path) -> BTreeMap<PathBuf, String> {
+    fn walk(dir: &Path, root: &Path, found: &mut BTreeMap<PathBuf, String>) {
+        for entry in fs::read_dir(dir).unwrap() {
+            let path = entry.unwrap().path();
+            let meta = fs::symlink_metadata(&path).unwrap();
+            let name = path.strip_prefix(root).unwrap().to_owned();
+            if meta.is_dir() {
+                found.insert(name, format!("dir {:o}", meta.mode() & 0o7777));
+                walk(&path, root, found);
+            } else if meta.is_symlink() {
+                found.insert(name, format!("-> {}", fs::read_link(&path).unwrap().display()));
+            } else if meta.file_type().is_fifo() {
+                found.insert(name, "fifo".into());
+            } else {
+                let content = fs::read(&path).unwrap();
+                found.insert(
+                    name,
+                    format!("{:o} {}", meta.mode() & 0o7777, String::from_utf8_lossy(&content)),
+                );
+            }
+        }
+    }
+    let mut found = BTreeMap::new();
+    walk(dir, dir, &mut found);
+    found
+}
+
+const EVERYTHING: &str = "umask 022; echo new > created; echo more >> modified; rm deleted; rm -r olddir; \
+    rm becomes-dir; mkdir becomes-dir; echo in > becomes-dir/in; rm -r becomes-file; echo f > becomes-file; \
+    chmod 700 mode; ln -s target link; ln -sf elsewhere relinked; mkfifo fifo; mkdir -p a/b/c; echo deep > a/b/c/d; \
+    echo same > same.tmp; cat same.tmp > same; rm same.tmp; touch touched; chmod 750 dirmode";
+
+fn plant(site: &Site) {
+    for (path, content) in [
+        ("modified", "old\n"),
+        ("deleted", "x"),
+        ("olddir/one", "x"),
+        ("becomes-dir", "x"),
+        ("becomes-file/x", "x"),
+        ("mode", "x"),
+        ("same", "same\n"),
+        ("touched", "x"),
+        ("untouched", "x"),
+        ("dirmode/x", "x"),
+    ] {
+        site.write(path, content);
+    }
+    symlink("old", site.work().join("relinked")).unwrap();
+    site.give_link(&site.work().join("relinked"));
+}
+
+#[test]
+fn kept_changes_are_what_was_made() {
+    each(|site| {
+        plant(site);
+        let inside =
+            site.sh(&format!("{EVERYTHING}; find . -exec stat -c '%n %F %a %s' {{}} + | sort")).exits(0);
+        expect(
+            site,
+            &[
+                ("created", "created", "file"),
+                ("modified", "modified", "file"),
+                ("deleted", "deleted", "file"),
+                ("olddir", "deleted", "dir"),
+                ("becomes-dir", "created", "dir"),
+                ("becomes-dir/in", "created", "file"),
+                ("becomes-file", "created", "file"),
+                ("mode", "modified", "file"),
+                ("link", "created", "symlink"),
+                ("relinked", "modified", "symlink"),
+                ("fifo", "created", "fifo"),
+                ("a", "created", "dir"),
+                ("a/b", "created", "dir"),
+                ("a/b/c", "created", "dir"),
+                ("a/b/c/d", "created", "file"),
+                ("dirmode", "modified", "dir"),
+            ],
+        );
+        assert_eq!(skipped(site), Vec::<String>::new());
+        // The host now has what the inside saw, but for the sizes of directories.
+        let script = "find . -exec stat -c '%n %F %a %s' {} + | sort";
+        let outside = cofferdam_testkit::finish(site.command("sh").args(["-c", script])).exits(0);
+        let files = |text: String| {
+            text.lines().filter(|l| !l.contains(" directory ")).map(str::to_owned).collect::<Vec<_>>()
+        };
+        assert_eq!(files(outside.out()), files(inside.out()));
+        assert_eq!(site.read("modified"), "old\nmore\n");
+        assert_eq!(fs::metadata(site.work().join("dirmode")).unwrap().mode() & 0o777, 0o750);
+    });
+}
+
+#[test]
+fn discarded_changes_leave_no_mark() {
+    each(|site| {
+        plant(site);
+        let before = tree(&site.work());
+        site.sh(EVERYTHING).with(&["--changes", "discard"]).exits(0);
+        assert_eq!(tree(&site.work()), before);
+        assert_eq!(site.bodies("changes.decided")[0]["kept"], false);
+        assert!(recorded(site).len() > 10, "what was not kept is told all the same");
+    });
+}
+
+#[test]
+fn changes_are_kept_whatever_the_code() {
+    each(|site| {
+        site.sh("echo x > made; exit 9").exits(9);
+        assert_eq!(site.read("made"), "x\n");
+    });
+}
+
+#[test]
+fn a_change_has_the_digest_of_its_content() {
+    each(|site| {
+        site.sh("printf abc > made; head -c 1000000 /dev/zero > large").exits(0);
+        for body in site.bodies("file.changed") {
+            let path = site.work().join(body["path"].as_str().unwrap());
+            let sum = Command::new("sha256sum").arg(&path).output().unwrap();
+            let expected = String::from_utf8_lossy(&sum.stdout).split(' ').next().unwrap().to_owned();
+            assert!(body["digest"].as_str().unwrap().ends_with(&expected), "{body}");
+            assert_eq!(body["size"].as_u64(), Some(fs::metadata(&path).unwrap().len()), "{body}");
+        }
+    });
+}
+
+#[test]
+fn names_of_every_kind_are_kept() {
+    each(|site| {
+        let long = "l".repeat(255);
+        let deep = vec!["d"; 60].join("/");
+        let script = format!(
+            "printf x > \"$(printf 'not-utf8-\\377')\"; printf x > 'new\nline'; printf x > '{long}'; \
+             mkdir -p {deep}; printf x > {deep}/end; printf x > ' '; printf x > '-rf'; printf x > 'ünï'"
+        );
+        site.run(&["bash", "-c", &script]).exits(0);
+        let names = [OsStr::from_bytes(b"not-utf8-\xff"), OsStr::new("new\nline"), OsStr::new(&long)];
+        let names = names.into_iter().chain([OsStr::new(" "), OsStr::new("-rf"), OsStr::new("ünï")]);
+        for name in names.map(PathBuf::from).chain([Path::new(&deep).join("end")]) {
+            assert_eq!(fs::read(site.work().join(&name)).unwrap(), b"x", "{name:?}");
+        }
+        site.call(&["trace", "verify", "latest"]).exits(0);
+        let shown = site.call(&["trace", "show", "latest", "--full"]).exits(0);
+        assert!(shown.out().lines().all(|line| !line.chars().any(char::is_control)), "{:?}", shown.out());
+    });
+}
+
+#[test]
+fn what_was_changed_outside_meanwhile_is_not_overwritten() {
+    each(|site| {
+        for path in ["both", "deleted-inside", "dir/nested", "only-inside"] {
+            site.write(path, "before");
+        }
+        let mount = format!("{}:/shared:rw", site.root().join("home").display());
+        let script = "echo inside > both; rm deleted-inside; rm -r dir; echo inside > only-inside; echo inside > new; \
+            : > /shared/ready; while ! test -e /shared/go; do sleep 0.02; done";
+        let running = site.sh(script).with(&["--mount", &mount]).start();
+        eventually("the session's changes", || site.home().join("ready").exists().then_some(()));
+        for path in ["both", "deleted-inside", "dir/nested", "new"] {
+            site.write(path, "outside");
+        }
+        site.write(site.home().join("go"), "");
+        let done = running.finish().exits(0);
+        for path in ["both", "deleted-inside", "dir/nested", "new"] {
+            assert_eq!(fs::read_to_string(site.work().join(path)).ok().as_deref(), Some("outside"), "{path}");
+        }
+        assert_eq!(site.read("only-inside"), "inside\n");
+        let skipped = skipped(site);
+        for path in ["both", "deleted-inside", "new"] {
+            assert!(skipped.iter().any(|s| s == path), "{path} in {skipped:?}");
+            assert!(done.err().contains(path), "{path} is named: {}", done.err());
+        }
+    });
+}
+
+#[test]
+fn a_hidden_file_outlives_everything_that_is_done_inside() {
+    each(|site| {
+        for script in [
+            "echo forged > .env",
+            "rm -rf service; mkdir service; echo x > service/new",
+            "rm -rf service",
+            "rm -rf service; echo file > service",
+            "mv service elsewhere",
+            "rm -rf .[a-z]* *",
+            "mkdir .ssh; echo key > .ssh/authorized_keys",
+        ] {
+            site.write(".env", "SECRET=1");
+            let _ = fs::remove_file(site.work().join("service"));
+            site.write("service/.env", "SECRET=2");
+            site.write("service/code.py", "pass");
+            site.write(".ssh/id_rsa", "SECRET=3");
+            site.sh(script).done();
+            for (path, content) in
+                [(".env", "SECRET=1"), ("service/.env", "SECRET=2"), (".ssh/id_rsa", "SECRET=3")]
+            {
+                let found = fs::read_to_string(site.work().join(path)).ok();
+                assert_eq!(found.as_deref(), Some(content), "{path} after: {script}");
+            }
+            assert!(!site.work().join(".ssh/authorized_keys").exists(), "{script}");
+        }
+    });
+}
+
+#[test]
+fn a_directory_that_was_replaced_holds_only_what_was_put_into_it() {
+    each(|site| {
+        site.write("dir/old", "x");
+        site.write("dir/sub/old", "x");
+        site.write("dir/sub/deep/old", "x");
+        site.sh("rm -r dir; mkdir -p dir/sub/deep; echo x > dir/sub/new").exits(0);
+        let found: Vec<PathBuf> = tree(&site.work()).into_keys().collect();
+        let expected = ["dir", "dir/sub", "dir/sub/deep", "dir/sub/new"].map(PathBuf::from);
+        assert_eq!(found, expected);
+    });
+}
+
+#[test]
+fn a_directory_that_was_renamed_arrives_whole() {
+    each(|site| {
+        site.write("before/one", "1");
+        site.write("before/sub/two", "2");
+        site.sh("mv before after && echo 3 > after/sub/three").exits(0);
+        let found = tree(&site.work());
+        let names: Vec<_> = found.keys().map(|path| path.to_str().unwrap()).collect();
+        assert_eq!(names, ["after", "after/one", "after/sub", "after/sub/three", "after/sub/two"]);
+        assert!(found[Path::new("after/sub/two")].ends_with(" 2"));
+    });
+}
+
+#[test]
+fn hard_links_and_sparse_files_arrive_with_their_content() {
+    each(|site| {
+        site.write("linked", "old");
+        site.sh("ln linked second; echo new > second; truncate -s 1G sparse; echo end >> sparse").exits(0);
+        assert_eq!((site.read("linked"), site.read("second")), ("new\n".into(), "new\n".into()));
+        let sparse = fs::metadata(site.work().join("sparse")).unwrap();
+        assert_eq!(sparse.len(), (1 << 30) + 4);
+        fs::remove_file(site.work().join("sparse")).unwrap();
+    });
+}
+
+#[test]
+fn kept_files_belong_to_the_owner_of_the_work_dir() {
+    each(|site| {
+        site.write("old", "x");
+        site.sh("echo x >> old; echo x > new; mkdir -p d/e; ln -s x l; mkfifo f; echo x > d/e/file").exits(0);
+        let owner = fs::metadata(site.work()).unwrap();
+        for path in ["old", "new", "d", "d/e", "l", "f", "d/e/file"] {
+            let meta = fs::symlink_metadata(site.work().join(path)).unwrap();
+            assert_eq!((meta.uid(), meta.gid()), (owner.uid(), owner.gid()), "{path}");
+        }
+    });
+}
+
+/// Root runs a session in someone else's directory: what is made there is theirs.
+#[test]
+fn roots_session_in_anothers_work_dir_makes_their_files() {
+    if !needs_root("a work dir of someone else's") {
+        return;
+    }
+    let site = site();
+    std::os::unix::fs::chown(site.work(), Some(4321), Some(4322)).unwrap();
+    let theirs = site.write("theirs", "x");
+    std::os::unix::fs::chown(theirs, Some(4321), Some(4322)).unwrap();
+    site.sh("echo more >> theirs; echo new > new; stat -c %u theirs").exits(0);
+    for path in ["theirs", "new"] {
+        let meta = fs::metadata(site.work().join(path)).unwrap();
+        assert_eq!((meta.uid(), meta.gid()), (4321, 4322), "{path}");
+    }
+}
+
+#[test]
+fn a_setuid_file_is_kept_without_its_bit() {
+    each(|site| {
+        site.sh("cp /bin/true tool; chmod 6755 tool; mkdir shared; chmod 2775 shared; : > s; chmod 4644 s")
+            .exits(0);
+        for (path, mode) in [("tool", 0o755), ("shared", 0o775), ("s", 0o644)] {
+            let found = fs::metadata(site.work().join(path)).unwrap().mode() & 0o7777;
+            assert_eq!(found, mode, "{path}: {found:o}");
+        }
+    });
+}
+
+#[test]
+fn no_link_leads_a_change_outside() {
+    each(|site| {
+        let outside = site.write(site.root().join("outside/file"), "before");
+        let dir = outside.parent().unwrap();
+        // A link that was there, one that is made inside, and one that takes a directory's place meanwhile.
+        symlink(dir, site.work().join("there")).unwrap();
+        site.write("real/file", "x");
+        let mount = format!("{}:/shared:rw", site.home().display());
+        let script = format!(
+            "ln -s {0} made; echo inside > made/file; echo inside > there/file; echo inside > real/file; \
+             rm -f real/x; : > /shared/ready; while ! test -e /shared/go; do sleep 0.02; done",
+            dir.display()
+        );
+        let running = site.sh(&script).with(&["--mount", &mount]).start();
+        eventually("the session's changes", || site.home().join("ready").exists().then_some(()));
+        fs::remove_dir_all(site.work().join("real")).unwrap();
+        symlink(dir, site.work().join("real")).unwrap();
+        site.write(site.home().join("go"), "");
+        running.finish();
+        assert_eq!(fs::read_to_string(&outside).unwrap(), "before");
+        assert_eq!(fs::read_link(site.work().join("real")).unwrap(), dir);
+    });
+}
+
+#[test]
+fn a_work_dir_that_cannot_be_read_whole_is_still_one() {
+    each(|site| {
+        let locked = site.write("locked/file", "x");
+        fs::set_permissions(locked.parent().unwrap(), fs::Permissions::from_mode(0o000)).unwrap();
+        site.sh("echo x > made; mkdir -m 000 closed; mkdir ro; echo in > ro/file; chmod 555 ro").exits(0);
+        assert_eq!(site.read("ro/file"), "in\n");
+        assert_eq!(fs::metadata(site.work().join("closed")).unwrap().mode() & 0o777, 0);
+        assert_eq!(fs::metadata(site.work().join("ro")).unwrap().mode() & 0o777, 0o555);
+        assert_eq!(site.remains(), Vec::<String>::new());
+        for dir in ["locked", "closed", "ro"] {
+            fs::set_permissions(site.work().join(dir), fs::Permissions::from_mode(0o755)).unwrap();
+        }
+    });
+}
+
+#[test]
+fn many_files_are_kept() {
+    let site = site();
+    site.sh(
+        "for d in 1 2 3 4 5 6 7 8 9 10; do mkdir $d; for f in $(seq 200); do echo $f > $d/$f; done; done",
+    )
+    .exits(0);
+    assert_eq!(tree(&site.work()).len(), 2010);
+    assert_eq!(site.bodies("changes.decided")[0]["created"], 2010);
+    site.call(&["trace", "verify", "latest"]).exits(0);
+}

@@ -1,0 +1,30 @@
+//! The program as people use it: a file per subject, each run by every kind of user that there is.
+
+#[cfg(test)]
+mod changes;
+#[cfg(test)]
+mod escape;
+#[cfg(test)]
+mod programs;
+#[cfg(test)]
+mod run;
+#[cfg(test)]
+mod terminal;
+
+#[cfg(test)]
+use cofferdam_testkit::{Mode, Site, for_each_mode, is_root};
+
+#[cfg(test)]
+const BINARY: &str = env!("CARGO_BIN_EXE_cofferdam");
+
+/// Once as root, as a plain user with one id, and as a plain user with sub-ids.
+#[cfg(test)]
+fn each(test: impl Fn(&Site)) {
+    for_each_mode(BINARY, test);
+}
+
+/// Where the kind of user makes no difference.
+#[cfg(test)]
+fn site() -> Site {
+    Site::new(if is_root() { Mode::Root } else { Mode::Single }, BINARY)
+}

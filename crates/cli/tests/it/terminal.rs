@@ -1,0 +1,125 @@
+//! A terminal: the command has one of its own, its size follows the caller's, and the caller's is given back.
+
+use crate::each;
+use cofferdam_testkit::{Done, Site, finish};
+
+/// Plays a person at a terminal of 33 by 101: starts the command on it, types what the script says when the
+/// text it waits for has come, and prints all that was shown.
+const PERSON: &str = r#"
+import fcntl, os, pty, select, signal, struct, subprocess, sys, termios, time
+keyboard, screen = pty.openpty()
+def resize(rows, columns):
+    fcntl.ioctl(keyboard, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
+def own():
+    os.setsid()
+    fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+resize(33, 101)
+before = termios.tcgetattr(screen)
+child = subprocess.Popen(sys.argv[2:], stdin=screen, stdout=screen, stderr=screen, preexec_fn=own)
+shown, deadline = b"", time.monotonic() + 100
+def read_until(text):
+    global shown
+    start = len(shown)
+    while text not in shown[start:]:
+        if time.monotonic() > deadline:
+            child.kill()
+            sys.exit("waited for %r in vain; shown: %r" % (text, shown))
+        if select.select([keyboard], [], [], 0.1)[0]:
+            shown += os.read(keyboard, 65536)
+        elif child.poll() is not None and not select.select([keyboard], [], [], 0.2)[0]:
+            if text == b"<end>": break
+            sys.exit("ended before %r; shown: %r" % (text, shown))
+exec(sys.argv[1])
+read_until(b"<end>")
+code = child.wait()
+after = termios.tcgetattr(screen)
+sys.stdout.buffer.write(shown)
+print("code", code, "restored" if before == after else "NOT RESTORED")
+"#;
+
+/// The command at that terminal, with what becomes of its changes left to the person if `asked`.
+fn sit(site: &Site, acts: &str, command: &[&str], asked: bool) -> Done {
+    let call = site.run(command).with(if asked { &[] } else { &["--changes", "keep"] });
+    finish(site.command("python3").args(["-c", PERSON, acts]).args(call.words()).env("TERM", "xterm"))
+}
+
+fn play(site: &Site, acts: &str, command: &[&str]) -> Done {
+    sit(site, acts, command, false)
+}
+
+#[test]
+fn the_command_has_a_terminal_of_the_callers_size() {
+    each(|site| {
+        let script = "test -t 0 && test -t 1 && test -t 2 && stty size && tty && echo $TERM";
+        let out = play(site, "", &["sh", "-c", script]).exits(0).out();
+        assert!(out.contains("33 101"), "{out}");
+        assert!(out.contains("/dev/pts/0") && out.contains("xterm"), "{out}");
+        assert!(out.ends_with("code 0 restored\n"), "{out}");
+    });
+}
+
+#[test]
+fn a_new_size_reaches_the_command() {
+    each(|site| {
+        let acts = "read_until(b'ready')\nresize(50, 132)\nread_until(b'50 132')\n";
+        let script = "trap 'stty size; exit 3' WINCH; echo ready; while :; do sleep 0.05; done";
+        let out = play(site, acts, &["sh", "-c", script]).exits(0).out();
+        assert!(out.ends_with("code 3 restored\n"), "{out}");
+    });
+}
+
+#[test]
+fn what_is_typed_arrives_and_control_c_interrupts() {
+    each(|site| {
+        let acts = "read_until(b'name?')\nos.write(keyboard, b'ada\\n')\nread_until(b'hello ada')\n\
+            os.write(keyboard, b'\\x03')\n";
+        let script = "trap 'echo interrupted; exit 9' INT; echo name?; read n; echo hello $n; while :; do sleep 0.05; done";
+        let out = play(site, acts, &["sh", "-c", script]).exits(0).out();
+        assert!(out.contains("interrupted"), "{out}");
+        assert!(out.ends_with("code 9 restored\n"), "{out}");
+    });
+}
+
+#[test]
+fn a_killed_command_gives_the_terminal_back() {
+    each(|site| {
+        let acts = "read_until(b'raw')\n";
+        let out = play(site, acts, &["sh", "-c", "stty raw -echo; echo raw; kill -KILL $$"]).exits(0).out();
+        assert!(out.ends_with("code 137 restored\n"), "{out}");
+    });
+}
+
+#[test]
+fn an_interactive_shell_has_job_control() {
+    each(|site| {
+        let acts = "read_until(b'$')\nos.write(keyboard, b'sleep 1000\\n')\ntime.sleep(0.5)\n\
+            os.write(keyboard, b'\\x03')\nread_until(b'$')\nos.write(keyboard, b\"echo o''ver; exit 4\\n\")\n\
+            read_until(b'over')\n";
+        let out = play(site, acts, &["sh", "-i"]).exits(0).out();
+        assert!(!out.contains("job control turned off"), "{out}");
+        assert!(out.ends_with("code 4 restored\n"), "{out}");
+    });
+}
+
+#[test]
+fn a_terminal_can_be_had_and_refused() {
+    each(|site| {
+        assert_eq!(site.sh("test -t 0 || test -t 1 || echo none").exits(0).out(), "none\n");
+        let out = site.sh("test -t 0 && test -t 1 && stty size").with(&["--tty"]).exits(0).out();
+        assert_eq!(out.trim(), "24 80");
+    });
+}
+
+#[test]
+fn a_person_is_asked_about_changes() {
+    each(|site| {
+        for (answer, kept) in [("y", true), ("n", false), ("", false)] {
+            let name = format!("made-{answer}");
+            let acts = format!("read_until(b'[y/N]')\nos.write(keyboard, b'{answer}\\n')\n");
+            let script = format!("echo x > {name}");
+            let out = sit(site, &acts, &["sh", "-c", &script], true).exits(0).out();
+            assert!(out.contains(&format!("+ {name}")), "{out}");
+            assert_eq!(site.work().join(&name).exists(), kept, "{out}");
+        }
+    });
+}
