@@ -55,7 +55,7 @@ pub(crate) fn main(args: &Args) -> crate::Outcome {
     if packages::provide(packages::DEMO, true)?.iter().any(|n| n.essential) {
         return Ok(false);
     }
-    let cofferdam = released(&root)?;
+    let cofferdam = crate::dist::build(&root)?;
     let temp = tempfile::Builder::new().prefix("cofferdam-demo.").tempdir()?;
     let stage = Stage::set(temp.path(), &root.join("examples/agent"))?;
     let mut seen = Vec::new();
@@ -68,19 +68,6 @@ pub(crate) fn main(args: &Args) -> crate::Outcome {
         println!("kept: {}", temp.keep().display());
     }
     Ok(seen.iter().all(|(_, held)| *held))
-}
-
-/// Builds the released binary and says where it lies.
-pub(crate) fn released(root: &Path) -> Result<PathBuf, Box<dyn std::error::Error>> {
-    let mut cargo = command::cargo();
-    cargo.current_dir(root).args(["build", "--release", "--package", "cofferdam-cli"]);
-    let status = command::status(&mut cargo)?;
-    if !status.success() {
-        return Err(
-            CommandError::Failed { line: command::line(&cargo), status, stderr: String::new() }.into()
-        );
-    }
-    Ok(crate::workspace::metadata(root)?.target_directory.join("release/cofferdam"))
 }
 
 impl Stage {

@@ -6,6 +6,7 @@
 mod bench;
 mod command;
 mod demo;
+mod dist;
 mod packages;
 mod test;
 mod tidy;
@@ -29,6 +30,8 @@ enum Task {
     Test(test::Args),
     /// Build the released binary and run an example agent in a sandbox, with its trace
     Demo(demo::Args),
+    /// Build the binary as it is shipped: target/dist/cofferdam
+    Dist,
     /// Measure ours and its peers in one interleaved run
     #[command(subcommand)]
     Bench(bench::Bench),
@@ -42,6 +45,7 @@ fn main() -> ExitCode {
         Task::Tidy(args) => tidy::main(&args),
         Task::Test(args) => test::main(&args),
         Task::Demo(args) => demo::main(&args),
+        Task::Dist => dist::main(),
         Task::Bench(bench) => bench::main(&bench),
     };
     match outcome {

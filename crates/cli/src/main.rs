@@ -49,10 +49,7 @@ fn usage(error: &clap::Error) -> ExitCode {
     let asked_for = !error.use_stderr();
     // Printing help to a closed pipe is no failure.
     let _ = error.print();
-    let is_run = std::env::args_os()
-        .skip(1)
-        .find(|arg| !arg.to_string_lossy().starts_with('-'))
-        .is_some_and(|a| a == "run");
+    let is_run = std::env::args_os().skip(1).take_while(|arg| arg != "--").any(|arg| arg == "run");
     match (asked_for, is_run) {
         (true, _) => ExitCode::SUCCESS,
         (_, true) => ExitCode::from(RUN_FAILED),

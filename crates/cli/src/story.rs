@@ -2,10 +2,10 @@
 
 use crate::command::run::mark;
 use crate::output::{Output, Paint};
+use cofferdam_engine::{Exec, Story, Told};
 use cofferdam_model::{
     BlobRef, Bytes, ChangeOp, Exit, FileChange, OutputCaptured, Span, State, Stream, Usage,
 };
-use cofferdam_trace::{Exec, Story, Told};
 use jiff::tz::TimeZone;
 use jiff::{Timestamp, Zoned};
 use std::time::Duration;

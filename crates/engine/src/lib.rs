@@ -11,6 +11,8 @@ mod tiers;
 mod traces;
 
 pub use cofferdam_runtime_process::{Fact, facts};
+/// What a trace tells, as the doors show it.
+pub use cofferdam_trace::{Exec, State, Story, Told, Verification};
 pub use error::EngineError;
 pub use relay::Stdio;
 pub use session::{Decide, Outcome, Run};

@@ -88,27 +88,29 @@ fn begin_ids(d: &Decided<'_>, ops: &mut Vec<Op>) {
     ops.extend(d.groups.iter().map(|group| Op::JoinGroup { tasks: c(group.join("tasks")) }));
 }
 
-/// An empty root, and the scratch space from which everything writable is bound.
+/// An empty root, and the scratch space from which everything writable is bound. The scratch space and the
+/// work dir's own files are mounted beside the new root, not in it, and so go with the old root: each unmount
+/// of its own would wait for all processors.
 fn root(d: &Decided<'_>, ops: &mut Vec<Op>) {
     let owner = owner(d);
+    let options = format!("mode=0755,size={},nr_inodes={}", d.scratch.bytes, d.scratch.inodes);
     ops.push(Op::PrivateMounts);
+    ops.push(Op::Tmpfs { at: c(d.staging.join("scratch")), options: c(options), attr: Attr::WRITABLE });
+    let root = d.staging.join("root");
     ops.push(Op::Tmpfs {
-        at: c(d.staging),
+        at: c(&root),
         options: c("mode=0755,size=16m,nr_inodes=4096"),
         attr: Attr::WRITABLE,
     });
-    ops.push(Op::Enter { at: c(d.staging) });
-    ops.push(dir(".cofferdam", 0o755));
-    ops.push(dir(".cofferdam/scratch", 0o700));
-    let options = format!("mode=0755,size={},nr_inodes={}", d.scratch.bytes, d.scratch.inodes);
-    ops.push(Op::Tmpfs { at: c(".cofferdam/scratch"), options: c(options), attr: Attr::WRITABLE });
+    ops.push(Op::Enter { at: c(&root) });
     for (name, mode) in [("tmp", 0o1777), ("shm", 0o1777), ("home", 0o755), ("run", 0o755), ("layer", 0o700)]
     {
         let owner = if mode == 0o755 { owner } else { None };
-        ops.push(Op::Dir { at: c(format!(".cofferdam/scratch/{name}")), mode, owner });
+        ops.push(Op::Dir { at: c(format!("../scratch/{name}")), mode, owner });
     }
     // Something to write to that only Landlock forbids.
-    ops.push(Op::File { at: c(".cofferdam/scratch/run/cofferdam.probe"), mode: 0o666, content: Vec::new() });
+    ops.push(Op::File { at: c("../scratch/run/cofferdam.probe"), mode: 0o666, content: Vec::new() });
+    ops.push(dir(".cofferdam", 0o755));
     ops.push(Op::File { at: c(".cofferdam/mask"), mode: 0, content: Vec::new() });
     ops.push(dir(".cofferdam/mask.d", 0));
 }
@@ -160,7 +162,7 @@ fn system(d: &Decided<'_>, ops: &mut Vec<Op>) {
     }
     for (name, place) in [("tmp", "tmp"), ("run", "run")] {
         ops.push(dir(place, 0o755));
-        ops.push(bind(format!(".cofferdam/scratch/{name}"), place, Attr::WRITABLE));
+        ops.push(bind(format!("../scratch/{name}"), place, Attr::WRITABLE));
     }
     ops.push(dir("sys", 0o755));
 }
@@ -186,7 +188,7 @@ fn devices(ops: &mut Vec<Op>) {
     ops.push(dir("dev/pts", 0o755));
     ops.push(Op::Devpts { at: c("dev/pts") });
     ops.push(dir("dev/shm", 0o1777));
-    ops.push(bind(".cofferdam/scratch/shm", "dev/shm", Attr::WRITABLE));
+    ops.push(bind("../scratch/shm", "dev/shm", Attr::WRITABLE));
 }
 
 fn proc(d: &Decided<'_>, ops: &mut Vec<Op>) {
@@ -238,20 +240,11 @@ fn places(d: &Decided<'_>, ops: &mut Vec<Op>) {
 fn home(d: &Decided<'_>, ops: &mut Vec<Op>) {
     let Some(home) = &d.layout.home else { return };
     if let Some(content) = &d.layout.gitconfig {
-        ops.push(Op::File {
-            at: c(".cofferdam/scratch/home/.gitconfig"),
-            mode: 0o644,
-            content: content.clone(),
-        });
+        ops.push(Op::File { at: c("../scratch/home/.gitconfig"), mode: 0o644, content: content.clone() });
     }
     parents(home, ops);
     ops.push(Op::Dir { at: at(home), mode: 0o755, owner: owner(d) });
-    ops.push(Op::Bind {
-        from: c(".cofferdam/scratch/home"),
-        at: at(home),
-        attr: Attr::WRITABLE,
-        idmap: None,
-    });
+    ops.push(Op::Bind { from: c("../scratch/home"), at: at(home), attr: Attr::WRITABLE, idmap: None });
     for shown in &d.layout.toolchains {
         parents(&shown.path, ops);
         ops.push(Op::Dir { at: at(&shown.path), mode: 0o755, owner: owner(d) });
@@ -265,10 +258,9 @@ fn home(d: &Decided<'_>, ops: &mut Vec<Op>) {
 
 /// The overlay: the host's directory below, the session's layer above. The layer's own mount is never seen.
 fn workdir(d: &Decided<'_>, ops: &mut Vec<Op>) {
-    ops.push(dir(".cofferdam/lower", 0o755));
     ops.push(Op::Bind {
         from: c(&d.layout.workdir),
-        at: c(".cofferdam/lower"),
+        at: c("../lower"),
         attr: Attr::READ_ONLY,
         idmap: d.idmap.clone(),
     });
@@ -276,28 +268,27 @@ fn workdir(d: &Decided<'_>, ops: &mut Vec<Op>) {
         Some(path) => path.to_owned(),
         None => {
             let owner = owner(d);
-            ops.push(Op::Dir { at: c(".cofferdam/scratch/layer/upper"), mode: 0o755, owner });
-            ops.push(dir(".cofferdam/scratch/layer/work", 0o700));
+            ops.push(Op::Dir { at: c("../scratch/layer/upper"), mode: 0o755, owner });
+            ops.push(dir("../scratch/layer/work", 0o700));
             plant(d, ops);
-            ops.push(Op::HandOver { at: c(".cofferdam/scratch/layer/upper") });
-            PathBuf::from(".cofferdam/scratch/layer")
+            ops.push(Op::HandOver { at: c("../scratch/layer/upper") });
+            PathBuf::from("../scratch/layer")
         }
     };
     parents(&d.layout.workdir, ops);
     ops.push(Op::Dir { at: at(&d.layout.workdir), mode: 0o755, owner: owner(d) });
     ops.push(Op::Overlay {
-        lower: c(".cofferdam/lower"),
+        lower: c("../lower"),
         upper: c(layer.join("upper")),
         work: c(layer.join("work")),
         at: at(&d.layout.workdir),
         userxattr: d.users.way != Way::Root,
     });
-    ops.push(Op::Detach { at: c(".cofferdam/lower") });
 }
 
 /// Hidden paths of the work dir do not exist in the layer above, whatever the host has below.
 fn plant(d: &Decided<'_>, ops: &mut Vec<Op>) {
-    let upper = Path::new(".cofferdam/scratch/layer/upper");
+    let upper = Path::new("../scratch/layer/upper");
     for (path, mode) in &d.layout.hidden_parents {
         ops.push(Op::Dir { at: c(upper.join(path)), mode: *mode, owner: owner(d) });
     }
@@ -305,7 +296,6 @@ fn plant(d: &Decided<'_>, ops: &mut Vec<Op>) {
 }
 
 fn close_root(ops: &mut Vec<Op>) {
-    ops.push(Op::Detach { at: c(".cofferdam/scratch") });
     ops.push(Op::ReadOnly { at: c(".") });
     ops.push(Op::PivotHere);
 }

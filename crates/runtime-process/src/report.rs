@@ -167,7 +167,9 @@ fn privileges(seen: &Seen) -> Control {
 }
 
 fn capabilities(o: &Observed<'_>, seen: &Seen) -> Control {
-    let value = json!({ "effective": seen.capabilities.effective, "bounding": seen.capabilities.bounding });
+    let hex = |set: u64| format!("{set:x}");
+    let value =
+        json!({ "effective": hex(seen.capabilities.effective), "bounding": hex(seen.capabilities.bounding) });
     let all = seen.capabilities.effective | seen.capabilities.bounding | seen.capabilities.permitted;
     match (all, o.profile) {
         (0, _) => line("capabilities", State::Enforced, "none, and none to be had", value),

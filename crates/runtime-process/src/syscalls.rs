@@ -380,17 +380,17 @@ pub(crate) const REFUSED_HERE: &[Row] = &[];
 /// Every flag of clone and unshare that makes a namespace.
 const NEW_NAMESPACE: u32 = 0x7e02_0080;
 
-/// Calls whose arguments decide: name, number, what decides, reason.
+/// Calls whose arguments decide: name, number, what decides, why the rest is refused.
 #[rustfmt::skip]
 pub(crate) const CONDITIONAL: &[(&str, libc::c_long, Check, &str)] = &[
     ("clone", libc::SYS_clone, Check {
         any: &[&[Test { arg: 0, mask: NEW_NAMESPACE & !0x80, one_of: &[0] }]],
         then: Verdict::Allow, otherwise: Verdict::Record,
-    }, "processes and threads, but no new namespaces: a nested user namespace opens the kernel's privileged surface"),
+    }, "no new namespaces: a nested user namespace opens the kernel's privileged surface"),
     ("unshare", libc::SYS_unshare, Check {
         any: &[&[Test { arg: 0, mask: NEW_NAMESPACE, one_of: &[0] }]],
         then: Verdict::Allow, otherwise: Verdict::Record,
-    }, "files and file system attributes of threads, but no new namespaces"),
+    }, "no new namespaces: a nested user namespace opens the kernel's privileged surface"),
     ("socket", libc::SYS_socket, Check {
         any: &[
             &[Test { arg: 0, mask: u32::MAX, one_of: &[libc::AF_UNIX as u32] }],
@@ -404,11 +404,11 @@ pub(crate) const CONDITIONAL: &[(&str, libc::c_long, Check, &str)] = &[
             ],
         ],
         then: Verdict::Allow, otherwise: Verdict::Record,
-    }, "TCP, UDP, unix sockets and interface lists; raw, packet, vsock, crypto and other families are kernel surface"),
+    }, "only TCP, UDP, unix sockets and interface lists; raw, packet, vsock, crypto and other families are kernel surface"),
     ("ioctl", libc::SYS_ioctl, Check {
         any: &[&[Test { arg: 1, mask: u32::MAX, one_of: &[libc::TIOCSTI as u32, libc::TIOCLINUX as u32] }]],
         then: Verdict::Record, otherwise: Verdict::Allow,
-    }, "device controls, but for the two that type into a terminal"),
+    }, "no typing into a terminal from a program (TIOCSTI, TIOCLINUX)"),
     ("prctl", libc::SYS_prctl, Check {
         any: &[&[Test { arg: 0, mask: u32::MAX, one_of: &[libc::PR_SET_MM as u32] }]],
         then: Verdict::Refuse(libc::EPERM as u16), otherwise: Verdict::Allow,

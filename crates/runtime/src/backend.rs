@@ -29,7 +29,7 @@ pub struct SandboxSpec {
     pub accept: Vec<Weakness>,
     /// A directory of our own for this session's writable layer; made and removed by the tier.
     pub layer: PathBuf,
-    /// An empty directory of our own, where a new root can be put together.
+    /// A directory of our own with empty directories `root`, `scratch` and `lower`, where a new root is put together.
     pub staging: PathBuf,
     /// Where id ranges are reserved (one lock file each).
     pub ranges: PathBuf,

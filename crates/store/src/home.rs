@@ -84,13 +84,20 @@ impl Home {
         self.layers_dir().join(id.as_str())
     }
 
-    /// An empty directory on which new roots are put together, each in a mount namespace of its own. Made, with
-    /// the place for layers, where they are missing.
+    /// A directory of empty directories (`root`, `scratch`, `lower`) on which sandboxes are put together, each in a
+    /// mount namespace of its own. Made, with the place for layers, where it is missing.
     pub fn staging_dir(&self) -> Result<PathBuf, HomeError> {
         let staging = self.root.join("staging");
-        let unusable = |source| HomeError::Unusable { path: staging.clone(), source };
-        in_dir(&self.layers_dir(), || fs::metadata(self.layers_dir())).map_err(unusable)?;
-        in_dir(&staging, || fs::metadata(&staging)).map_err(unusable)?;
+        // The last to be made, so that it stands for all.
+        let last = staging.join("root");
+        let make = |dir: &Path| DirBuilder::new().recursive(true).mode(0o700).create(dir);
+        let made = match fs::metadata(&last) {
+            Ok(_) => Ok(()),
+            Err(_) => [self.layers_dir(), staging.join("scratch"), staging.join("lower"), last]
+                .iter()
+                .try_for_each(|d| make(d)),
+        };
+        made.map_err(|source| HomeError::Unusable { path: staging.clone(), source })?;
         Ok(staging)
     }
 

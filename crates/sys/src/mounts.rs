@@ -106,10 +106,6 @@ pub(crate) fn read_only(at: &CStr) -> Result<(), Errno> {
     raw::mount_setattr(CWD, at, 0, &set)
 }
 
-pub(crate) fn detach(at: &CStr) -> Result<(), Errno> {
-    rustix::mount::unmount(at, UnmountFlags::DETACH)
-}
-
 /// With both arguments the same directory the old root ends up on top of the new one, and is then detached;
 /// no directory of the new root is needed to hold it.
 pub(crate) fn pivot_here() -> Result<(), Errno> {

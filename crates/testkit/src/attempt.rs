@@ -59,7 +59,12 @@ fn source(body: &str) -> String {
 
 /// Inside: the call may be completed before it is made.
 #[track_caller]
-pub fn attempt<'s>(site: &'s Site, body: &str, words: &[&str], complete: impl FnOnce(Call<'s>) -> Call<'s>) -> Verdict {
+pub fn attempt<'s>(
+    site: &'s Site,
+    body: &str,
+    words: &[&str],
+    complete: impl FnOnce(Call<'s>) -> Call<'s>,
+) -> Verdict {
     let source = source(body);
     let command: Vec<&str> = ["python3", "-c", &source].into_iter().chain(words.iter().copied()).collect();
     Verdict::read(&complete(site.run(&command)).done())

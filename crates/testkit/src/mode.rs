@@ -98,7 +98,8 @@ fn ids_in_passwd() -> Option<(u32, u32)> {
 }
 
 fn order(program: &str, args: &[&str]) {
-    let path = crate::program(program).unwrap_or_else(|| panic!("{program} is missing: apt-get install passwd"));
+    let path =
+        crate::program(program).unwrap_or_else(|| panic!("{program} is missing: apt-get install passwd"));
     let output = Command::new(path).args(args).output().unwrap();
     assert!(output.status.success(), "{program} {args:?}: {}", String::from_utf8_lossy(&output.stderr));
 }

@@ -101,8 +101,10 @@ impl Running {
         let late = status.is_none();
         let status = status.unwrap_or_else(|| self.child.wait().unwrap());
         // Output that is held open by something left behind would never end.
-        let stdout = self.stdout.recv_timeout(PATIENCE).expect("stdout is held open by a process left behind");
-        let stderr = self.stderr.recv_timeout(PATIENCE).expect("stderr is held open by a process left behind");
+        let stdout =
+            self.stdout.recv_timeout(PATIENCE).expect("stdout is held open by a process left behind");
+        let stderr =
+            self.stderr.recv_timeout(PATIENCE).expect("stderr is held open by a process left behind");
         let done = Done { status, stdout, stderr };
         assert!(!late, "did not end in time; stdout: {}\nstderr: {}", done.out(), done.err());
         done

@@ -151,16 +151,25 @@ impl Site {
 
     /// The bodies of the newest trace's events of one kind.
     pub fn bodies(&self, kind: &str) -> Vec<Value> {
-        self.events().into_iter().filter(|event| event["kind"] == kind).map(|mut e| e["body"].take()).collect()
+        self.events()
+            .into_iter()
+            .filter(|event| event["kind"] == kind)
+            .map(|mut e| e["body"].take())
+            .collect()
     }
 
     /// Names below a directory of the state that is only filled while sessions run.
     pub fn remains(&self) -> Vec<String> {
         let names = |dir: &str| {
             let entries = fs::read_dir(self.state().join(dir)).into_iter().flatten();
-            entries.map(move |e| format!("{dir}/{}", e.unwrap().file_name().to_string_lossy())).collect::<Vec<_>>()
+            entries
+                .map(move |e| format!("{dir}/{}", e.unwrap().file_name().to_string_lossy()))
+                .collect::<Vec<_>>()
         };
-        ["layers", "live", "staging"].into_iter().flat_map(names).collect()
+        ["layers", "live", "staging/root", "staging/scratch", "staging/lower"]
+            .into_iter()
+            .flat_map(names)
+            .collect()
     }
 }
 

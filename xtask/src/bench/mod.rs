@@ -52,7 +52,7 @@ pub(crate) fn main(bench: &Bench) -> crate::Outcome {
         install_peers()?;
     }
     let root = crate::workspace::root();
-    let cofferdam = crate::demo::released(&root)?;
+    let cofferdam = crate::dist::build(&root)?;
     // Beside the build, not in the temporary directory: that is memory on many machines, and free to sync.
     let home = cofferdam.parent().unwrap_or(&root);
     let dir = tempfile::Builder::new().prefix("bench.").tempdir_in(home)?;

@@ -11,10 +11,12 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("sys", &[]),
     ("seal", &["model"]),
     ("trace", &["model", "seal"]),
-    ("store", &["model"]),
+    // `seal` for the keys it keeps.
+    ("store", &["model", "seal"]),
     ("runtime", &["model"]),
-    ("runtime-process", &["model", "sys", "runtime"]),
-    ("guest", &["model", "sys"]),
+    // `seal` for the digests of changed files.
+    ("runtime-process", &["model", "sys", "seal", "runtime"]),
+    ("guest", &["sys"]),
     ("engine", &["model", "sys", "seal", "trace", "store", "runtime", "runtime-process", "guest"]),
     ("cli", &["model", "engine"]),
     ("testkit", &[]),

@@ -3,8 +3,7 @@
 use crate::args::{Format, Trace as Args, TraceCommand};
 use crate::output::{Failure, Output, Paint};
 use crate::story;
-use cofferdam_engine::{Engine, Summary, TraceState};
-use cofferdam_trace::{State, Verification};
+use cofferdam_engine::{Engine, State, Summary, TraceState, Verification};
 use serde_json::json;
 use std::fs::File;
 use std::io;

@@ -1,8 +1,8 @@
 //! What becomes of a session's changes: kept as they were made, or dropped; recorded either way; and nothing
 //! that was not made inside is touched.
 
-use crate::{each, site};
-use cofferdam_testkit::{Site, eventually, needs_root};
+use crate::{BINARY, each, site};
+use cofferdam_testkit::{Mode, Site, eventually, modes, needs_root};
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -59,6 +59,18 @@ fn tree(dir: &Path) -> BTreeMap<PathBuf, String> {
     found
 }
 
+/// Every kind of user with every place for a layer, each in a place of its own.
+fn each_layer(test: impl Fn(&Site, &[&str])) {
+    for &mode in modes() {
+        for layer in ["memory", "disk"] {
+            if (mode, layer) != (Mode::Range, "disk") {
+                eprintln!("mode {mode:?}, layer in {layer}");
+                test(&Site::new(mode, BINARY), &["--layer", layer]);
+            }
+        }
+    }
+}
+
 const EVERYTHING: &str = "umask 022; echo new > created; echo more >> modified; rm deleted; rm -r olddir; \
     rm becomes-dir; mkdir becomes-dir; echo in > becomes-dir/in; rm -r becomes-file; echo f > becomes-file; \
     chmod 700 mode; ln -s target link; ln -sf elsewhere relinked; mkfifo fifo; mkdir -p a/b/c; echo deep > a/b/c/d; \
@@ -85,10 +97,12 @@ fn plant(site: &Site) {
 
 #[test]
 fn kept_changes_are_what_was_made() {
-    each(|site| {
+    each_layer(|site, layer| {
         plant(site);
-        let inside =
-            site.sh(&format!("{EVERYTHING}; find . -exec stat -c '%n %F %a %s' {{}} + | sort")).exits(0);
+        let inside = site
+            .sh(&format!("{EVERYTHING}; find . -exec stat -c '%n %F %a %s' {{}} + | sort"))
+            .with(layer)
+            .exits(0);
         expect(
             site,
             &[
@@ -125,10 +139,10 @@ fn kept_changes_are_what_was_made() {
 
 #[test]
 fn discarded_changes_leave_no_mark() {
-    each(|site| {
+    each_layer(|site, layer| {
         plant(site);
         let before = tree(&site.work());
-        site.sh(EVERYTHING).with(&["--changes", "discard"]).exits(0);
+        site.sh(EVERYTHING).with(layer).with(&["--changes", "discard"]).exits(0);
         assert_eq!(tree(&site.work()), before);
         assert_eq!(site.bodies("changes.decided")[0]["kept"], false);
         assert!(recorded(site).len() > 10, "what was not kept is told all the same");
@@ -180,14 +194,14 @@ fn names_of_every_kind_are_kept() {
 
 #[test]
 fn what_was_changed_outside_meanwhile_is_not_overwritten() {
-    each(|site| {
+    each_layer(|site, layer| {
         for path in ["both", "deleted-inside", "dir/nested", "only-inside"] {
             site.write(path, "before");
         }
         let mount = format!("{}:/shared:rw", site.root().join("home").display());
         let script = "echo inside > both; rm deleted-inside; rm -r dir; echo inside > only-inside; echo inside > new; \
             : > /shared/ready; while ! test -e /shared/go; do sleep 0.02; done";
-        let running = site.sh(script).with(&["--mount", &mount]).start();
+        let running = site.sh(script).with(layer).with(&["--mount", &mount]).start();
         eventually("the session's changes", || site.home().join("ready").exists().then_some(()));
         for path in ["both", "deleted-inside", "dir/nested", "new"] {
             site.write(path, "outside");
@@ -208,7 +222,7 @@ fn what_was_changed_outside_meanwhile_is_not_overwritten() {
 
 #[test]
 fn a_hidden_file_outlives_everything_that_is_done_inside() {
-    each(|site| {
+    each_layer(|site, layer| {
         for script in [
             "echo forged > .env",
             "rm -rf service; mkdir service; echo x > service/new",
@@ -223,7 +237,7 @@ fn a_hidden_file_outlives_everything_that_is_done_inside() {
             site.write("service/.env", "SECRET=2");
             site.write("service/code.py", "pass");
             site.write(".ssh/id_rsa", "SECRET=3");
-            site.sh(script).done();
+            site.sh(script).with(layer).done();
             for (path, content) in
                 [(".env", "SECRET=1"), ("service/.env", "SECRET=2"), (".ssh/id_rsa", "SECRET=3")]
             {
@@ -237,11 +251,11 @@ fn a_hidden_file_outlives_everything_that_is_done_inside() {
 
 #[test]
 fn a_directory_that_was_replaced_holds_only_what_was_put_into_it() {
-    each(|site| {
+    each_layer(|site, layer| {
         site.write("dir/old", "x");
         site.write("dir/sub/old", "x");
         site.write("dir/sub/deep/old", "x");
-        site.sh("rm -r dir; mkdir -p dir/sub/deep; echo x > dir/sub/new").exits(0);
+        site.sh("rm -r dir; mkdir -p dir/sub/deep; echo x > dir/sub/new").with(layer).exits(0);
         let found: Vec<PathBuf> = tree(&site.work()).into_keys().collect();
         let expected = ["dir", "dir/sub", "dir/sub/deep", "dir/sub/new"].map(PathBuf::from);
         assert_eq!(found, expected);
@@ -250,10 +264,10 @@ fn a_directory_that_was_replaced_holds_only_what_was_put_into_it() {
 
 #[test]
 fn a_directory_that_was_renamed_arrives_whole() {
-    each(|site| {
+    each_layer(|site, layer| {
         site.write("before/one", "1");
         site.write("before/sub/two", "2");
-        site.sh("mv before after && echo 3 > after/sub/three").exits(0);
+        site.sh("mv before after && echo 3 > after/sub/three").with(layer).exits(0);
         let found = tree(&site.work());
         let names: Vec<_> = found.keys().map(|path| path.to_str().unwrap()).collect();
         assert_eq!(names, ["after", "after/one", "after/sub", "after/sub/three", "after/sub/two"]);
@@ -275,9 +289,11 @@ fn hard_links_and_sparse_files_arrive_with_their_content() {
 
 #[test]
 fn kept_files_belong_to_the_owner_of_the_work_dir() {
-    each(|site| {
+    each_layer(|site, layer| {
         site.write("old", "x");
-        site.sh("echo x >> old; echo x > new; mkdir -p d/e; ln -s x l; mkfifo f; echo x > d/e/file").exits(0);
+        site.sh("echo x >> old; echo x > new; mkdir -p d/e; ln -s x l; mkfifo f; echo x > d/e/file")
+            .with(layer)
+            .exits(0);
         let owner = fs::metadata(site.work()).unwrap();
         for path in ["old", "new", "d", "d/e", "l", "f", "d/e/file"] {
             let meta = fs::symlink_metadata(site.work().join(path)).unwrap();
@@ -305,8 +321,9 @@ fn roots_session_in_anothers_work_dir_makes_their_files() {
 
 #[test]
 fn a_setuid_file_is_kept_without_its_bit() {
-    each(|site| {
+    each_layer(|site, layer| {
         site.sh("cp /bin/true tool; chmod 6755 tool; mkdir shared; chmod 2775 shared; : > s; chmod 4644 s")
+            .with(layer)
             .exits(0);
         for (path, mode) in [("tool", 0o755), ("shared", 0o775), ("s", 0o644)] {
             let found = fs::metadata(site.work().join(path)).unwrap().mode() & 0o7777;
@@ -342,10 +359,12 @@ fn no_link_leads_a_change_outside() {
 
 #[test]
 fn a_work_dir_that_cannot_be_read_whole_is_still_one() {
-    each(|site| {
+    each_layer(|site, layer| {
         let locked = site.write("locked/file", "x");
         fs::set_permissions(locked.parent().unwrap(), fs::Permissions::from_mode(0o000)).unwrap();
-        site.sh("echo x > made; mkdir -m 000 closed; mkdir ro; echo in > ro/file; chmod 555 ro").exits(0);
+        site.sh("echo x > made; mkdir -m 000 closed; mkdir ro; echo in > ro/file; chmod 555 ro")
+            .with(layer)
+            .exits(0);
         assert_eq!(site.read("ro/file"), "in\n");
         assert_eq!(fs::metadata(site.work().join("closed")).unwrap().mode() & 0o777, 0);
         assert_eq!(fs::metadata(site.work().join("ro")).unwrap().mode() & 0o777, 0o555);

@@ -567,6 +567,8 @@ fn the_layers_own_marks_cannot_be_forged() {
             let body = format!("os.setxattr('dir', '{name}', b'y')");
             let verdict = attempt(site, &body, &[], |call| call);
             assert!(site.work().join("dir/file").exists(), "{name}: {verdict:?}");
+            let told = site.bodies("file.changed");
+            assert!(!told.iter().any(|body| body["op"] == "deleted"), "{name}: {told:?}");
         }
     });
 }

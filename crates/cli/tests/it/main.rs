@@ -3,13 +3,23 @@
 #[cfg(test)]
 mod changes;
 #[cfg(test)]
+mod commands;
+#[cfg(test)]
+mod crash;
+#[cfg(test)]
+mod enforcement;
+#[cfg(test)]
 mod escape;
+#[cfg(test)]
+mod limits;
 #[cfg(test)]
 mod programs;
 #[cfg(test)]
 mod run;
 #[cfg(test)]
 mod terminal;
+#[cfg(test)]
+mod trace;
 
 #[cfg(test)]
 use cofferdam_testkit::{Mode, Site, for_each_mode, is_root};

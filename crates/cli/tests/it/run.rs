@@ -178,16 +178,6 @@ fn signals_reach_the_command() {
 }
 
 #[test]
-fn time_runs_out_with_124() {
-    each(|site| {
-        let done = site.run(&["sleep", "1000"]).with(&["--timeout", "1s"]).exits(124);
-        assert!(done.err().contains("time limit"), "{}", done.err());
-        assert_eq!(site.bodies("limit")[0]["limit"], "timeout");
-        assert_eq!(site.bodies("session.ended")[0]["exit"], "timed-out");
-    });
-}
-
-#[test]
 fn only_variables_that_were_named_are_there() {
     each(|site| {
         let call = site.sh("echo $GIVEN $PASSED ${SECRET_TOKEN-none} ${AWS_SECRET_ACCESS_KEY-none}");

@@ -136,7 +136,7 @@ fn no_process_to_be_had_is_told_and_survived() {
     assert_eq!(guest.run(&shell("true")).outcome(), Outcome::Code(0));
     // Root is above this limit, so it hits the one whom root becomes, and the kernel tells it one step later.
     let (user, expected) = if geteuid().is_root() {
-        let nobody = Some(User { uid: 54_321, gid: 54_321, groups: vec![] });
+        let nobody = Some(User { uid: 61_703, gid: 61_703, groups: vec![] });
         let first = guest.exec(&Exec { user: nobody.clone(), ..shell("exec sleep 1000") });
         guest.until(first, |seen| seen.pid.is_some());
         (nobody, Outcome::NotExecutable { errno: EAGAIN })

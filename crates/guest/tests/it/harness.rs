@@ -25,10 +25,44 @@ impl Process {
     }
 }
 
+/// A guest without a namespace of its own leaves what it ran behind when it is killed, so that goes first. It is
+/// a subreaper: whatever its commands left running is its child.
 impl Drop for Process {
     fn drop(&mut self) {
+        for _ in 0..100 {
+            let below = descendants(self.0.id());
+            if below.is_empty() {
+                break;
+            }
+            for pid in below.into_iter().filter_map(|pid| rustix::process::Pid::from_raw(pid as i32)) {
+                let _ = rustix::process::kill_process(pid, rustix::process::Signal::KILL);
+            }
+            std::thread::sleep(std::time::Duration::from_millis(5));
+        }
         let _ = (self.0.kill(), self.0.wait());
     }
+}
+
+/// All living processes below this one.
+fn descendants(of: u32) -> Vec<u32> {
+    let parent_of = |pid: u32| {
+        let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+        let mut fields = stat.rsplit_once(')')?.1.split_whitespace();
+        let (state, parent) = (fields.next()?, fields.next()?.parse::<u32>().ok()?);
+        (state != "Z").then_some(parent)
+    };
+    let entries = std::fs::read_dir("/proc").into_iter().flatten().flatten();
+    let all: Vec<(u32, u32)> = entries
+        .filter_map(|entry| entry.file_name().to_str()?.parse().ok())
+        .filter_map(|pid| Some((pid, parent_of(pid)?)))
+        .collect();
+    let mut found = vec![of];
+    let mut at = 0;
+    while let Some(&parent) = found.get(at) {
+        found.extend(all.iter().filter(|(_, p)| *p == parent).map(|(pid, _)| *pid));
+        at += 1;
+    }
+    found.split_off(1)
 }
 
 /// Starts a guest on the other end. A shell puts the socket where the guest looks for it.

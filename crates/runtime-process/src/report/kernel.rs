@@ -46,7 +46,7 @@ const NAMESPACES: [(&str, &str); 7] = [
 
 impl Seen {
     pub(super) fn read(pid: i32) -> io::Result<Self> {
-        let file = |name: &str| fs::read_to_string(format!("/proc/{pid}/{name}"));
+        let file = |name: &str| read(&format!("/proc/{pid}/{name}"));
         let status = file("status")?;
         let field = |name: &str| {
             status.lines().find_map(|l| l.strip_prefix(name)?.strip_prefix(':')).unwrap_or("").trim()
@@ -84,6 +84,23 @@ impl Seen {
     pub(super) fn limit(&self, name: &str) -> Option<u64> {
         let line = self.limits.lines().find_map(|l| l.strip_prefix(name))?;
         line.split_whitespace().nth(1)?.parse().ok()
+    }
+}
+
+/// A file of `/proc`, which has no size to ask for: one read too many costs more than a buffer too large.
+fn read(path: &str) -> io::Result<String> {
+    let file = rustix::fs::open(
+        path,
+        rustix::fs::OFlags::RDONLY | rustix::fs::OFlags::CLOEXEC,
+        rustix::fs::Mode::empty(),
+    )?;
+    let mut text = Vec::with_capacity(8 << 10);
+    loop {
+        text.reserve(4 << 10);
+        if rustix::io::read(&file, rustix::buffer::spare_capacity(&mut text))? == 0 {
+            return String::from_utf8(text)
+                .map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error));
+        }
     }
 }
 

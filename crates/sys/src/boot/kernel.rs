@@ -44,7 +44,6 @@ impl Kernel for Linux {
             Op::Proc { at } => mounts::proc(at),
             Op::Devpts { at } => mounts::devpts(at),
             Op::ReadOnly { at } => mounts::read_only(at),
-            Op::Detach { at } => mounts::detach(at),
             Op::PivotHere => mounts::pivot_here(),
             Op::EnterUserNamespace { namespace } => enter_user_namespace(namespace),
             Op::NewCgroupNamespace => unshare(UnshareFlags::NEWCGROUP),

@@ -108,9 +108,6 @@ pub enum Op {
     ReadOnly {
         at: CString,
     },
-    Detach {
-        at: CString,
-    },
     /// The working directory becomes the root, and the old root goes.
     PivotHere,
     /// Join a user namespace that the supervisor has made and mapped.
@@ -180,7 +177,6 @@ impl Op {
             Self::Proc { .. } => "proc",
             Self::Devpts { .. } => "devpts",
             Self::ReadOnly { .. } => "read-only",
-            Self::Detach { .. } => "detach",
             Self::PivotHere => "pivot-root",
             Self::EnterUserNamespace { .. } => "user-namespace",
             Self::NewCgroupNamespace => "cgroup-namespace",
@@ -214,7 +210,6 @@ impl fmt::Display for Op {
             | Self::Proc { at }
             | Self::Devpts { at }
             | Self::ReadOnly { at }
-            | Self::Detach { at }
             | Self::Whiteout { at }
             | Self::HandOver { at }
             | Self::ProbeLandlock { at } => write!(f, " {}", show(at)),

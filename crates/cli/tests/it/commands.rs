@@ -1,0 +1,160 @@
+//! The other commands, and what all of them have in common: readable at eighty columns, no control characters
+//! where nobody looks, JSON where it is asked for.
+
+use crate::{each, site};
+use serde_json::Value;
+use std::fs;
+
+#[track_caller]
+fn readable(text: &str, width: usize) {
+    assert!(!text.is_empty());
+    for line in text.lines() {
+        assert!(line.chars().count() <= width, "{} columns: {line}", line.chars().count());
+        assert!(!line.chars().any(char::is_control), "{line:?}");
+    }
+}
+
+#[test]
+fn help_fits() {
+    let site = site();
+    for args in [
+        &["--help"][..],
+        &["run", "--help"],
+        &["run", "-h"],
+        &["trace", "--help"],
+        &["trace", "verify", "--help"],
+        &["trace", "export", "--help"],
+        &["key", "--help"],
+        &["init", "--help"],
+        &["doctor", "--help"],
+    ] {
+        let done = site.call(args).env("COLUMNS", "80").exits(0);
+        readable(&done.out(), 100);
+        assert!(done.err().is_empty());
+    }
+    assert_eq!(site.call(&["--version"]).exits(0).out(), "cofferdam 0.1.0\n");
+    let done = site.call(&[]).exits(2);
+    assert!(done.err().contains("Usage:"), "{}", done.err());
+}
+
+#[test]
+fn the_commands_are_these() {
+    let help = site().call(&["--help"]).env("COLUMNS", "80").exits(0).out();
+    insta::assert_snapshot!(help, @r"
+    Run AI agents in sandboxes and leave a trace that can be proved
+
+    Usage: cofferdam [OPTIONS] <COMMAND>
+
+    Commands:
+      run     Run a command in a sandbox and record it
+      trace   List, read, verify and move traces
+      key     Show, renew and trust signing keys
+      doctor  Tell what this host can enforce, and the fix for each no
+      init    Write a starting set-up for the agent found here
+
+    Options:
+          --home <DIR>  State directory [default: $COFFERDAM_HOME, else the user's
+                        data directory]
+          --json        Print data as JSON
+      -q, --quiet       Say nothing that is not asked for
+      -v, --verbose     Say more
+      -h, --help        Print help
+      -V, --version     Print version
+    ");
+}
+
+#[test]
+fn doctor_tells_what_works_and_how_to_fix_the_rest() {
+    each(|site| {
+        let done = site.call(&["doctor"]).exits(0);
+        // A path of the host's control groups may be longer than a line.
+        let told: String =
+            done.out().lines().filter(|line| !line.contains("/sys/")).map(|l| format!("{l}\n")).collect();
+        readable(&told, 80);
+        let told: Value = serde_json::from_str(&site.call(&["doctor", "--json"]).exits(0).out()).unwrap();
+        assert_eq!(told["works"], true);
+        for row in told["tiers"].as_array().unwrap().iter().chain(told["facts"].as_array().unwrap()) {
+            let ok = row["works"].as_bool().or(row["ok"].as_bool()).unwrap();
+            assert!(ok || !row["fix"].as_str().unwrap().is_empty(), "{row}");
+            assert!(!row["detail"].as_str().unwrap().is_empty(), "{row}");
+        }
+    });
+}
+
+#[test]
+fn init_writes_a_spec_that_runs() {
+    each(|site| {
+        site.write("agent.py", "print('the agent ran')\nopen('made', 'w').write('x')\n");
+        let done = site.call(&["init", "--json"]).exits(0);
+        let told: Value = serde_json::from_str(&done.out()).unwrap();
+        assert_eq!(told["file"], "cofferdam.toml");
+        let again = site.call(&["init"]).exits(2);
+        assert!(again.err().contains("--force"), "{}", again.err());
+        readable(&site.call(&["init", "--force"]).exits(0).out(), 100);
+        let text = fs::read_to_string(site.work().join("cofferdam.toml")).unwrap();
+        if text.contains("python3") {
+            // A limit of memory may be more than a plain user can have.
+            let flags = ["--spec", "cofferdam.toml", "--changes", "discard", "--accept", "rlimits"];
+            let done = site.run(&[]).with(&flags).exits(0);
+            assert_eq!(done.out(), "the agent ran\n");
+            assert!(!site.work().join("made").exists());
+        }
+    });
+}
+
+#[test]
+fn init_says_what_it_looked_for() {
+    let site = site();
+    let done = site.call(&["init", "no-such-agent"]).exits(2);
+    assert!(done.err().contains("no-such-agent"), "{}", done.err());
+    let done = site.call(&["init", "sh", "--out", "other.toml"]).exits(0);
+    assert!(done.out().contains("other.toml"), "{}", done.out());
+    site.call(&["run", "--spec", "other.toml"]).input("exit 6").exits(6);
+}
+
+#[test]
+fn the_public_key_is_shown_and_the_private_one_is_not() {
+    each(|site| {
+        let shown = site.call(&["key", "show"]).exits(0).out();
+        assert!(shown.starts_with("-----BEGIN PUBLIC KEY-----\n"), "{shown}");
+        assert_eq!(site.call(&["key", "show"]).exits(0).out(), shown);
+        let rotated = site.call(&["key", "rotate"]).exits(0);
+        readable(&rotated.out(), 100);
+        assert_ne!(site.call(&["key", "show"]).exits(0).out(), shown);
+    });
+}
+
+#[test]
+fn completions_and_the_manual_are_printed() {
+    let site = site();
+    for shell in ["bash", "zsh", "fish"] {
+        assert!(site.call(&["completions", shell]).exits(0).out().contains("cofferdam"));
+    }
+    assert!(site.call(&["man"]).exits(0).out().contains(".TH"));
+    site.call(&["completions", "nonesuch"]).exits(2);
+}
+
+#[test]
+fn a_state_directory_of_someone_else_is_refused() {
+    each(|site| {
+        use std::os::unix::fs::PermissionsExt;
+        fs::set_permissions(site.state(), fs::Permissions::from_mode(0o777)).unwrap();
+        let done = site.run(&["true"]).exits(125);
+        assert!(done.err().contains("chmod"), "{}", done.err());
+        let done = site.call(&["trace", "ls"]).exits(2);
+        assert!(done.err().contains("chmod"), "{}", done.err());
+        fs::set_permissions(site.state(), fs::Permissions::from_mode(0o700)).unwrap();
+        let done = site.call(&["--home", "/proc/nowhere", "trace", "ls"]).exits(2);
+        assert!(done.err().contains("/proc/nowhere"), "{}", done.err());
+    });
+}
+
+#[test]
+fn an_error_is_json_where_json_is_asked_for() {
+    let site = site();
+    let done = site.call(&["trace", "show", "nonesuch", "--json"]).exits(2);
+    let told: Value = serde_json::from_str(done.err().trim()).unwrap();
+    assert_eq!(told["error"]["kind"], "error");
+    assert!(told["error"]["message"].as_str().unwrap().contains("nonesuch"));
+    assert!(site.call(&["trace", "ls", "--json"]).exits(0).out().trim() == "[]");
+}

@@ -1,0 +1,137 @@
+//! Limits hold, and what was reached is told.
+
+use crate::{each, site};
+use cofferdam_testkit::{Mode, Site, needs_root, processes_with};
+use serde_json::Value;
+
+fn hit(site: &Site, limit: &str) -> Option<Value> {
+    site.bodies("limit").into_iter().find(|body| body["limit"] == limit)
+}
+
+#[test]
+fn time_runs_out() {
+    each(|site| {
+        let done = site.run(&["sleep", "1000"]).with(&["--timeout", "1s"]).exits(124);
+        assert!(done.err().contains("time limit"), "{}", done.err());
+        assert!(hit(site, "timeout").is_some());
+        assert_eq!(site.bodies("session.ended")[0]["exit"], "timed-out");
+        // Nothing that it ignores helps a command.
+        let script = "trap '' TERM INT HUP; while :; do sleep 1; done";
+        site.sh(script).with(&["--timeout", "300ms"]).exits(124);
+    });
+}
+
+#[test]
+fn a_fork_bomb_ends() {
+    const BOMB: &str = "import os, time\nrefused = made = 0\nfor _ in range(10000):\n\
+        \x20   try: pid = os.fork()\n    except OSError: refused += 1; continue\n\
+        \x20   if pid == 0: time.sleep(600); os._exit(0)\n    made += 1\nprint(made, refused)";
+    each(|site| {
+        let done = site.run(&["python3", "-c", BOMB, "fork-bomb-mark"]).with(&["--pids", "64"]).exits(0);
+        let counts: Vec<u32> = done.out().split_whitespace().map(|n| n.parse().unwrap()).collect();
+        assert!(counts[0] < 64 && counts[1] > 9_900, "{counts:?}");
+        assert!(processes_with(site.root().to_str().unwrap()).is_empty());
+        if site.mode == Mode::Root {
+            let told = hit(site, "pids").expect("the limit is recorded");
+            assert_eq!(told["allowed"], 64, "{told}");
+            assert!(done.err().contains("limit of 64 processes"), "{}", done.err());
+        }
+    });
+}
+
+/// One that replaces itself faster than it could be counted.
+#[test]
+fn a_fork_bomb_of_a_shell_ends_with_its_time() {
+    each(|site| {
+        let bomb = "b() { b | b & }; b; sleep 1000";
+        site.run(&["bash", "-c", bomb]).with(&["--pids", "64", "--timeout", "2s"]).exits(124);
+        site.run(&["true"]).exits(0);
+    });
+}
+
+#[test]
+fn a_memory_hog_ends() {
+    const HOG: &str = "hog = bytearray(500 << 20)\nprint(len(hog))";
+    if !needs_root("a control group of memory") {
+        return;
+    }
+    let site = site();
+    let done = site.run(&["python3", "-c", HOG]).with(&["--memory", "64M"]).exits(137);
+    assert!(done.err().contains("memory limit 64 MiB"), "{}", done.err());
+    let told = hit(&site, "memory").expect("the limit is recorded");
+    assert_eq!(told["allowed"].to_string().trim_matches('"'), (64 << 20).to_string(), "{told}");
+    // Files in memory count as well: a sandbox must not grow by its temporary files.
+    let done = site.sh("head -c 300000000 /dev/zero > /tmp/big").with(&["--memory", "64M"]).done();
+    assert_ne!(done.code(), 0, "{}", done.err());
+    assert_eq!(site.run(&["python3", "-c", HOG]).exits(0).out(), "524288000\n", "the control");
+}
+
+/// A plain user may have no control group: then a demand is refused, unless a weaker limit is accepted.
+#[test]
+fn a_memory_limit_is_held_weakened_by_consent_or_refused() {
+    const HOG: &str = "hog = bytearray(500 << 20)\nprint(len(hog))";
+    each(|site| {
+        let strict = site.run(&["python3", "-c", HOG]).with(&["--memory", "200M"]).done();
+        assert!([125, 137].contains(&strict.code()), "{} {}", strict.code(), strict.err());
+        assert!(strict.code() != 125 || strict.err().contains("--accept rlimits"), "{}", strict.err());
+        let flags = ["--memory", "200M", "--accept", "rlimits"];
+        let weaker = site.run(&["python3", "-c", HOG]).with(&flags).done();
+        assert!([1, 137].contains(&weaker.code()), "{} {}", weaker.code(), weaker.err());
+        assert!(weaker.code() != 1 || weaker.err().contains("MemoryError"), "{}", weaker.err());
+    });
+}
+
+#[test]
+fn a_disk_limit_ends_writing() {
+    each(|site| {
+        for place in ["big", "/tmp/big", "/dev/shm/big"] {
+            let script = format!("echo kept > small; head -c 100000000 /dev/zero > {place}");
+            let done = site.sh(&script).with(&["--disk", "8M", "--changes", "discard"]).done();
+            assert!(done.code() != 0 && done.err().contains("No space left"), "{place}: {}", done.err());
+        }
+        site.sh("echo kept > small").with(&["--disk", "8M"]).exits(0);
+        assert_eq!(site.read("small"), "kept\n");
+        site.sh("head -c 20000000 /dev/zero > big").exits(0);
+    });
+}
+
+#[test]
+fn endless_output_ends() {
+    each(|site| {
+        let done = site.run(&["yes"]).with(&["--output", "1M"]).exits(137);
+        assert!(done.stdout.len() < 16 << 20, "{}", done.stdout.len());
+        assert!(done.err().contains("output limit"), "{}", done.err());
+        assert!(hit(site, "output").is_some());
+        let out = site.sh("head -c 500000 /dev/zero").with(&["--output", "1M"]).exits(0).stdout;
+        assert_eq!(out.len(), 500_000);
+    });
+}
+
+#[test]
+fn open_files_are_limited() {
+    each(|site| {
+        let script = "import os\nopened = []\ntry:\n    while True: opened.append(os.dup(0))\nexcept OSError: print(len(opened) + 3 <= 100)";
+        assert_eq!(site.run(&["python3", "-c", script]).with(&["--files", "100"]).exits(0).out(), "True\n");
+    });
+}
+
+#[test]
+fn limits_stand_in_the_report() {
+    if !needs_root("control groups") {
+        return;
+    }
+    let site = site();
+    site.run(&["true"]).with(&["--memory", "128M", "--pids", "99", "--cpu", "0.5", "--disk", "16M"]).exits(0);
+    let report = &site.bodies("enforcement")[0];
+    let controls = report["controls"].as_array().unwrap();
+    for (name, detail) in [
+        ("cgroup.memory", "128 MiB"),
+        ("cgroup.pids", "99"),
+        ("cgroup.cpu", "0.5 cores"),
+        ("limit.disk", "16 MiB"),
+    ] {
+        let line = controls.iter().find(|control| control["name"] == name).unwrap();
+        assert_eq!(line["state"], "enforced", "{line}");
+        assert!(line["detail"].as_str().unwrap().starts_with(detail), "{line}");
+    }
+}

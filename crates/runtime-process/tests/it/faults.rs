@@ -1,0 +1,72 @@
+//! Each step made to fail: what the steps before it did is undone.
+
+use crate::place::Place;
+use cofferdam_model::LayerPlace;
+use cofferdam_runtime::{Backend, Fault, RuntimeError};
+use cofferdam_runtime_process::{ProcessBackend, step_names};
+
+#[test]
+fn a_failing_step_leaves_nothing_behind() {
+    let place = Place::new();
+    for layer in [LayerPlace::Memory, LayerPlace::Disk] {
+        for step in step_names() {
+            let spec = place.spec(layer);
+            let session = spec.id.clone();
+            let backend = ProcessBackend { fault: Fault(Some(step)), ..ProcessBackend::default() };
+            match backend.create(spec) {
+                Err(RuntimeError::Step { step: at, .. }) => assert_eq!(at, step),
+                Err(other) => panic!("{step}: {other}"),
+                Ok(_) => panic!("{step} did not fail"),
+            }
+            place.is_clean(&session, step);
+        }
+    }
+}
+
+#[test]
+fn a_sandbox_that_is_dropped_leaves_nothing_behind() {
+    let place = Place::new();
+    for layer in [LayerPlace::Memory, LayerPlace::Disk] {
+        let spec = place.spec(layer);
+        let session = spec.id.clone();
+        let sandbox = ProcessBackend::default().create(spec).unwrap();
+        assert!(sandbox.ended().is_some());
+        drop(sandbox);
+        place.is_clean(&session, "a drop");
+        let spec = place.spec(layer);
+        let session = spec.id.clone();
+        let mut sandbox = ProcessBackend::default().create(spec).unwrap();
+        sandbox.finish().unwrap();
+        assert!(sandbox.ended().is_none());
+        assert_eq!(sandbox.changes().unwrap(), []);
+        drop(sandbox);
+        place.is_clean(&session, "a finish");
+    }
+}
+
+/// Failures of the world's own making, in the middle of the steps.
+#[test]
+fn a_sandbox_that_cannot_be_made_leaves_nothing_behind() {
+    let place = Place::new();
+    let wrong: [fn(&mut cofferdam_runtime::SandboxSpec); 4] = [
+        |spec| spec.staging = "/no/such/staging".into(),
+        |spec| spec.require = vec!["no-such-control".into()],
+        |spec| spec.workdir = "/no/such/dir".into(),
+        |spec| spec.mounts = vec!["/no/such/source:/target".parse().unwrap()],
+    ];
+    for (at, spoil) in wrong.into_iter().enumerate() {
+        for layer in [LayerPlace::Memory, LayerPlace::Disk] {
+            let mut spec = place.spec(layer);
+            spoil(&mut spec);
+            let session = spec.id.clone();
+            assert!(ProcessBackend::default().create(spec).is_err(), "{at}");
+            place.is_clean(&session, "a refusal");
+        }
+    }
+}
+
+#[test]
+fn the_steps_are_these() {
+    let steps = ["users", "layout", "layer", "cgroups", "launch", "supervise", "readback", "floor"];
+    assert_eq!(step_names(), steps);
+}

@@ -1,0 +1,36 @@
+//! `cargo xtask dist`: the binary as it is shipped. It is static, so that it runs on any Linux of its
+//! architecture and starts without a dynamic loader, and it keeps its position independence.
+
+use crate::command::{self, CommandError};
+use std::path::{Path, PathBuf};
+
+pub(crate) fn main() -> crate::Outcome {
+    let built = build(&crate::workspace::root())?;
+    println!("{}", built.display());
+    Ok(true)
+}
+
+/// Builds it and says where it lies.
+pub(crate) fn build(root: &Path) -> Result<PathBuf, Box<dyn std::error::Error>> {
+    let triple = format!("{}-unknown-linux-gnu", std::env::consts::ARCH);
+    let mut cargo = command::cargo();
+    cargo
+        .current_dir(root)
+        .args(["build", "--release", "--locked", "--package", "cofferdam-cli", "--target", &triple])
+        // With an explicit target these are not given to build scripts and macros, which cannot be static.
+        .env("RUSTFLAGS", "-C target-feature=+crt-static");
+    let status = command::status(&mut cargo)?;
+    if !status.success() {
+        return Err(
+            CommandError::Failed { line: command::line(&cargo), status, stderr: String::new() }.into()
+        );
+    }
+    let target = crate::workspace::metadata(root)?.target_directory;
+    let (made, dist) = (target.join(&triple).join("release/cofferdam"), target.join("dist"));
+    std::fs::create_dir_all(&dist)?;
+    let place = dist.join("cofferdam");
+    // Renamed into place: one that is running cannot be written to.
+    std::fs::copy(made, dist.join(".cofferdam.new"))?;
+    std::fs::rename(dist.join(".cofferdam.new"), &place)?;
+    Ok(place)
+}
