@@ -57,9 +57,14 @@ pub(crate) fn gather(spec: &SandboxSpec, users: &Users) -> Result<Layout, Runtim
         fs::metadata(workdir).map_err(RuntimeError::io(format!("look at work dir {}", workdir.display())))?;
     let toolchains =
         if workdir == spec.home { Vec::new() } else { toolchains(&spec.home, &spec.path, users) };
-    let hidden = hidden::find(workdir, &spec.hide);
+    let mut hidden = hidden::find(workdir, &spec.hide);
+    let hidden_parents = hidden_parents(workdir, &hidden);
+    // Where there is no directory, there is nothing in it to hide.
+    let can_hold =
+        |dir: &Path| dir.as_os_str().is_empty() || hidden_parents.iter().any(|(parent, _)| parent == dir);
+    hidden.paths.retain(|path| path.parent().is_none_or(can_hold));
     Ok(Layout {
-        hidden_parents: hidden_parents(workdir, &hidden),
+        hidden_parents,
         system: system(),
         var: VAR.iter().copied().filter(|p| Path::new("/").join(p).is_dir()).collect(),
         etc_masked: etc_masked(users),

@@ -360,3 +360,138 @@ fn ruleset(d: &Decided<'_>, abi: u32) -> Ruleset {
     rules.extend(all.map(|path| (c(path), Grant::All)));
     Ruleset::new(abi, rules)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::hidden::Hidden;
+    use cofferdam_model::Mount;
+    use cofferdam_sys::Errno;
+    use cofferdam_sys::boot::{Kernel, Recorder};
+
+    fn layout(mounts: Vec<(Mount, (u32, u32), bool)>) -> Layout {
+        Layout {
+            system: vec![System::Dir("usr".into()), System::Link("bin".into(), "usr/bin".into())],
+            var: Vec::new(),
+            etc_masked: vec![("shadow", false)],
+            proc_read_only: vec!["sys"],
+            proc_masked: vec!["kcore"],
+            home: Some("/home/ada".into()),
+            toolchains: Vec::new(),
+            workdir: "/home/ada/work".into(),
+            workdir_owner: (7, 7),
+            hidden: Hidden { paths: vec![".env".into(), "a/.env".into()], complete: true },
+            hidden_parents: vec![("a".into(), 0o750)],
+            mounts,
+            passwd: None,
+            gitconfig: None,
+        }
+    }
+
+    fn performed(layout: &Layout, without: &[&str]) -> Vec<String> {
+        let without: Vec<String> = without.iter().map(|w| (*w).to_owned()).collect();
+        let decided = Decided {
+            layout,
+            users: &Users::for_tests(Way::Single, 7),
+            staging: Path::new("/state/staging"),
+            layer: None,
+            scratch: Scratch { bytes: 1 << 20, inodes: 100 },
+            idmap: None,
+            namespace: None,
+            rlimits: vec![(Resource::Core, 0)],
+            guest: Access { uid: 7, gid: 7, drop_groups: false },
+            keep_capabilities: 0,
+            groups: vec!["/cg/pids/s".into()],
+            landlock: Some(7),
+            nested: false,
+            seccomp: Some((Arc::new(crate::filter::program(Default::default())), true)),
+            channel: 5,
+            image: 6,
+            without: &without,
+        };
+        let mut kernel = Recorder::default();
+        for op in operations(&decided) {
+            kernel.perform(&op).unwrap();
+        }
+        kernel.performed
+    }
+
+    fn position(ops: &[String], start: &str) -> usize {
+        ops.iter().position(|op| op.starts_with(start)).unwrap_or_else(|| panic!("no `{start}` in {ops:#?}"))
+    }
+
+    #[test]
+    fn everything_is_closed_before_the_guest_runs() {
+        let ops = performed(&layout(Vec::new()), &[]);
+        let order = [
+            "map-own-ids",
+            "join-group",
+            "private-mounts",
+            "overlay",
+            "read-only .",
+            "pivot-root",
+            "bound-capabilities 0x0",
+            "capabilities 0x0",
+            "no-new-privileges",
+            "descriptors",
+            "landlock",
+            "probe-landlock",
+            "seccomp",
+            "execute",
+        ];
+        let places: Vec<usize> = order.iter().map(|start| position(&ops, start)).collect();
+        assert!(places.is_sorted(), "{order:?} came in the order {places:?}");
+        assert_eq!(position(&ops, "execute"), ops.len() - 1);
+        assert_eq!(
+            position(&ops, "seccomp"),
+            ops.len() - 2,
+            "nothing may come between the filter and the guest"
+        );
+    }
+
+    #[test]
+    fn no_directory_of_the_host_is_bound_writable_unless_asked() {
+        let asked =
+            |writable| (Mount { source: "/data".into(), target: "/data".into(), writable }, (7, 7), true);
+        let writable = |ops: &[String]| {
+            let host = ops.iter().filter(|op| op.starts_with("bind /") && !op.starts_with("bind /dev/"));
+            host.filter(|op| op.contains(" rw")).cloned().collect::<Vec<_>>()
+        };
+        assert_eq!(writable(&performed(&layout(vec![asked(false)]), &[])), Vec::<String>::new());
+        assert_eq!(writable(&performed(&layout(vec![asked(true)]), &[])), ["bind /data on data rw nodev"]);
+    }
+
+    #[test]
+    fn hidden_paths_are_away_before_the_work_dir_appears() {
+        let ops = performed(&layout(Vec::new()), &[]);
+        assert!(position(&ops, "whiteout ../scratch/layer/upper/a/.env") < position(&ops, "overlay"));
+        assert!(
+            position(&ops, "dir ../scratch/layer/upper/a 0750")
+                < position(&ops, "whiteout ../scratch/layer/upper/a/.env")
+        );
+        assert!(position(&ops, "bind .cofferdam/mask on etc/shadow ro") < position(&ops, "pivot-root"));
+    }
+
+    #[test]
+    fn a_control_that_is_left_out_leaves_out_its_operation() {
+        for (control, op) in [
+            ("landlock", "landlock"),
+            ("no-new-privileges", "no-new-privileges"),
+            ("capabilities", "capabilities"),
+        ] {
+            let ops = performed(&layout(Vec::new()), &[control]);
+            assert!(!ops.iter().any(|o| o.split(' ').next() == Some(op)), "{control}");
+        }
+        assert!(
+            !performed(&layout(Vec::new()), &["namespace.uts"]).iter().any(|op| op.starts_with("hostname"))
+        );
+    }
+
+    #[test]
+    fn a_fault_stops_the_double_where_it_was_told_to() {
+        let mut kernel = Recorder { fault: Some((1, Errno::PERM)), ..Recorder::default() };
+        assert_eq!(kernel.perform(&Op::PrivateMounts), Ok(()));
+        assert_eq!(kernel.perform(&Op::PivotHere), Err(Errno::PERM));
+        assert_eq!(kernel.performed, ["private-mounts"]);
+    }
+}

@@ -223,6 +223,14 @@ fn run_map_tool(tool: &'static str, pid: i32, map: &str) -> Result<(), RuntimeEr
 }
 
 #[cfg(test)]
+impl Users {
+    pub(crate) fn for_tests(way: Way, id: u32) -> Self {
+        let map = format!("{id} {id} 1");
+        Self { uid: id, gid: id, uid_map: map.clone(), gid_map: map, ..users(way, id, id, None) }
+    }
+}
+
+#[cfg(test)]
 mod tests {
     use super::*;
 

@@ -29,8 +29,11 @@ impl Site {
         let root = tempfile::Builder::new().prefix("cofferdam-test-").tempdir().unwrap();
         fs::set_permissions(root.path(), Permissions::from_mode(0o755)).unwrap();
         let site = Self { mode, root };
+        // Copied by another process: a file that this one writes could be open in a child just being started
+        // by another test, and such a file cannot be executed.
         if fs::hard_link(binary, site.binary()).is_err() {
-            fs::copy(binary, site.binary()).unwrap();
+            let copied = Command::new("cp").arg(binary).arg(site.binary()).status().unwrap();
+            assert!(copied.success(), "{binary} cannot be copied");
         }
         for dir in [site.state(), site.home(), site.work()] {
             fs::create_dir(&dir).unwrap();

@@ -188,12 +188,14 @@ fn a_full_disk_fails_the_run() {
     let site = site();
     // The command fills the disk that its trace is on, and then has something to say.
     let script = "$C run --layer disk --changes discard -- sh -c 'head -c 50000000 /dev/zero > big; echo said; exit 0'; \
-        echo code $?; $C trace verify latest; echo verify $?; $C trace show latest >/dev/null; echo show $?";
+        echo code $?; $C trace verify latest; echo verify $?; $C trace show latest";
     let done = on_a_small_disk(&site, "3m", script).exits(0);
     assert!(done.out().contains("code 125"), "{}{}", done.out(), done.err());
     assert!(done.err().contains("trace could not be written"), "{}", done.err());
-    assert!(done.out().contains("verify 3"), "nothing that was written is lost: {}", done.out());
-    assert!(done.out().contains("show 0"), "{}", done.out());
+    // With the sandbox its layer goes, and then there may be room to say how it ended.
+    let sound = ["verify 0", "verify 3"].iter().any(|line| done.out().contains(line));
+    assert!(sound, "what was written is not lost: {}", done.out());
+    assert!(!done.out().contains("verify 0") || done.out().contains("the run was ended"), "{}", done.out());
     // Full before it begins.
     let script =
         "head -c 5000000 /dev/zero > $COFFERDAM_HOME/fill 2>/dev/null; $C run -- echo ran; echo code $?";

@@ -101,8 +101,9 @@ impl Seen {
 }
 
 pub(crate) struct Guest {
-    pub(crate) client: Client,
+    // Dropped first: once the channel closes, what the guest ran is nobody's.
     pub(crate) process: Process,
+    pub(crate) client: Client,
     pub(crate) seen: BTreeMap<ExecId, Seen>,
     pub(crate) ready: bool,
 }
