@@ -4,7 +4,7 @@ use cofferdam_guest::host::HostError;
 use cofferdam_model::{IdError, SpecError, Tier};
 use cofferdam_runtime::RuntimeError;
 use cofferdam_seal::KeyError;
-use cofferdam_store::{BundlesError, CatalogError, HomeError, KeyStoreError, LeaseError};
+use cofferdam_store::{BundlesError, CatalogError, HomeError, KeyStoreError};
 use cofferdam_trace::{ArchiveError, ReadError, WriteError};
 use std::io;
 use std::path::PathBuf;
@@ -45,8 +45,6 @@ pub enum EngineError {
     Keys(#[from] KeyStoreError),
     #[error("{path}: {source}")]
     Key { path: PathBuf, source: KeyError },
-    #[error("{0}")]
-    Lease(#[from] LeaseError),
     #[error("{0}")]
     Catalog(#[from] CatalogError),
     #[error("{0}")]

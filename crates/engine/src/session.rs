@@ -12,10 +12,9 @@ use cofferdam_model::{
     Profile, RawPath, SessionEnded, SessionId, SessionSpec, SessionStarted, Usage,
 };
 use cofferdam_runtime::{Backend, Committed, Finished, Sandbox, SandboxSpec};
-use cofferdam_store::Estate;
 use cofferdam_sys::signal::Signals;
 use cofferdam_sys::terminal::RawMode;
-use cofferdam_trace::{FORMAT, Options, Writer};
+use cofferdam_trace::{FORMAT, Options, Reader, Writer};
 use rustix::process::Signal;
 use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
@@ -62,18 +61,7 @@ impl Engine {
         self.reap_leftovers();
         // Blocked from here on, so that no signal can end us between two steps.
         let signals = listen(run.tty)?;
-        let estate = Estate {
-            pid: std::process::id(),
-            started_us: now_us(),
-            cgroups: Vec::new(),
-            layer: Some(RawPath::from(self.home.layer_dir(&session).as_path())),
-        };
-        let lease = self.home.lease(&session, &estate)?;
-        let result = self.recorded(run, backend.as_ref(), &session, workdir, signals);
-        let released = lease.release();
-        let outcome = result?;
-        released?;
-        Ok(outcome)
+        self.recorded(run, backend.as_ref(), &session, workdir, signals)
     }
 
     fn recorded(
@@ -146,13 +134,20 @@ impl Engine {
         })
     }
 
-    /// What supervisors that were killed left behind. Failing to clean up is no reason not to run.
+    /// What supervisors that were killed left behind. A session lives as long as its trace's writer holds the
+    /// lock on it, which the kernel lets go with the process, however that ends. Sessions of other state
+    /// directories are not ours to judge, and failing to clean up is no reason not to run.
     fn reap_leftovers(&self) {
-        for stale in self.home.stale_leases().unwrap_or_default() {
-            let (session, layer) = (stale.id.to_string(), self.home.layer_dir(&stale.id));
-            cofferdam_runtime_process::reap(&cofferdam_runtime_process::Leftover { session, layer });
-            // What could not be removed now is found again by the next start.
-            let _ = stale.clear();
+        let ours = |id: &SessionId| self.home.trace_dir(id).is_dir();
+        let mut found = self.home.layered();
+        found.extend(cofferdam_runtime_process::grouped().into_iter().filter(ours));
+        found.sort();
+        found.dedup();
+        for id in found {
+            let live = Reader::open(&self.home.trace_dir(&id)).is_ok_and(|trace| trace.is_live());
+            if !live {
+                cofferdam_runtime_process::reap(&id, &self.home.layer_dir(&id));
+            }
         }
     }
 }

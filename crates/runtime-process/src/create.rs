@@ -7,6 +7,7 @@ use crate::layer::{self, Layer};
 use crate::layout::{self, Layout};
 use crate::limits::{self, Resolved};
 use crate::plan::{self, Decided, Scratch};
+use crate::reap::group_name;
 use crate::report::{self, Observed};
 use crate::sandbox::ProcessSandbox;
 use crate::users::{self, Users, Way};
@@ -174,7 +175,7 @@ fn make_groups(m: &mut Making) -> Result<(), Failure> {
     if m.without.iter().any(|name| name.starts_with("cgroup")) {
         return Ok(());
     }
-    m.groups = Groups::make(&hierarchies(), &format!("cofferdam-{}", m.spec.id), &m.limits.cgroup);
+    m.groups = Groups::make(&hierarchies(), &group_name(&m.spec.id), &m.limits.cgroup);
     let demanded = [("memory", m.spec.limits.memory.is_some()), ("cpu", m.spec.limits.cpu.is_some())];
     let accepts = m.spec.accept.contains(&Weakness::Rlimits);
     for (controller, reason) in &m.groups.missing {

@@ -2,31 +2,41 @@
 //! control groups do not.
 
 use crate::{cgroup, layer};
+use cofferdam_model::SessionId;
+use std::fs;
 use std::path::{Path, PathBuf};
 
-/// What one dead session owned, as its supervisor wrote it down when it began.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Leftover {
-    pub session: String,
-    pub layer: PathBuf,
+const PREFIX: &str = "cofferdam-";
+
+/// The name of a session's control groups.
+pub(crate) fn group_name(session: &SessionId) -> String {
+    format!("{PREFIX}{session}")
 }
 
-/// Removes the session's control groups and layer. Does nothing for what is not there.
-pub fn reap(leftover: &Leftover) {
-    let name = format!("cofferdam-{}", leftover.session);
+fn parents() -> Vec<PathBuf> {
     let found = cgroup::hierarchies();
-    let parents = found.v1.iter().map(|(_, path)| path).chain(&found.v2);
-    for group in parents.map(|parent| parent.join(&name)).filter(|path| path.is_dir()) {
+    let mut all: Vec<PathBuf> = found.v1.into_iter().map(|(_, path)| path).chain(found.v2).collect();
+    all.sort();
+    all.dedup();
+    all
+}
+
+/// Sessions that have a control group: those that run, and those whose supervisor was killed.
+pub fn grouped() -> Vec<SessionId> {
+    let entries = parents().into_iter().flat_map(fs::read_dir).flatten().flatten();
+    entries.filter_map(|entry| entry.file_name().to_str()?.strip_prefix(PREFIX)?.parse().ok()).collect()
+}
+
+/// Removes a dead session's control groups and its layer. Does nothing for what is not there.
+pub fn reap(session: &SessionId, layer: &Path) {
+    let name = group_name(session);
+    for group in parents().into_iter().map(|parent| parent.join(&name)).filter(|path| path.is_dir()) {
         cgroup::remove_group(&group);
     }
-    if is_ours(&leftover.layer, &leftover.session) {
-        let _ = layer::remove_tree(&leftover.layer);
+    // Only if the path ends in the session's own id: a mistake must not cost a home.
+    if layer.file_name().is_some_and(|name| name == session.as_str()) {
+        let _ = layer::remove_tree(layer);
     }
-}
-
-/// A layer is removed only if its path ends in the session's own id: a damaged note must not cost a home.
-fn is_ours(path: &Path, session: &str) -> bool {
-    session.len() == 20 && path.file_name().is_some_and(|name| name == session)
 }
 
 #[cfg(test)]
@@ -35,8 +45,14 @@ mod tests {
 
     #[test]
     fn only_a_sessions_own_layer_is_removed() {
-        assert!(is_ours(Path::new("/state/layers/0123456789abcdefghjk"), "0123456789abcdefghjk"));
-        assert!(!is_ours(Path::new("/home/ada"), "0123456789abcdefghjk"));
-        assert!(!is_ours(Path::new("/home/ada"), "ada"));
+        let dir = tempfile::tempdir().unwrap();
+        let session = SessionId::new(1, 2);
+        let (own, other) = (dir.path().join(session.as_str()), dir.path().join("precious"));
+        for path in [&own, &other] {
+            fs::create_dir_all(path.join("upper")).unwrap();
+        }
+        reap(&session, &own);
+        reap(&session, &other);
+        assert!(!own.exists() && other.exists());
     }
 }

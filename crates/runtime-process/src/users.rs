@@ -118,12 +118,10 @@ fn users(way: Way, host_uid: u32, host_gid: u32, lock: Option<OwnedFd>) -> Users
     }
 }
 
-/// Takes the first free slot, starting at a place that differs from process to process.
+/// Takes the first free slot. Files of slots stay: making one costs more than a session's other locks together.
 fn reserve(ranges: &Path) -> Result<(u32, OwnedFd), RuntimeError> {
     fs::create_dir_all(ranges).map_err(RuntimeError::io(format!("make {}", ranges.display())))?;
-    let start = rustix::process::getpid().as_raw_nonzero().get() as u32 % SLOTS;
-    for offset in 0..SLOTS {
-        let slot = (start + offset) % SLOTS;
+    for slot in 0..SLOTS {
         let path = ranges.join(slot.to_string());
         let flags = OFlags::RDWR | OFlags::CREATE | OFlags::CLOEXEC | OFlags::NOFOLLOW;
         let file = rustix::fs::open(&path, flags, Mode::from_raw_mode(0o600))

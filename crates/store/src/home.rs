@@ -101,8 +101,10 @@ impl Home {
         Ok(staging)
     }
 
-    pub fn live_dir(&self) -> PathBuf {
-        self.root.join("live")
+    /// Sessions that have a layer on disk: those that run, and those whose supervisor was killed.
+    pub fn layered(&self) -> Vec<SessionId> {
+        let entries = fs::read_dir(self.layers_dir()).into_iter().flatten().flatten();
+        entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect()
     }
 
     pub(crate) fn keys_dir(&self) -> PathBuf {

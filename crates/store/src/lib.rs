@@ -1,5 +1,4 @@
-//! Everything Cofferdam keeps between two runs: the state directory, its keys, the marks of running sessions,
-//! and an index over traces.
+//! Everything Cofferdam keeps between two runs: the state directory, its keys and an index over traces.
 //!
 //! The only crate with SQL, and the only one that knows where things lie in the state directory. Traces
 //! themselves are files that `trace` writes; here they are only found, listed and removed. The index is a cache:
@@ -11,8 +10,7 @@
 //!   trusted/*.pem           public keys whose traces are believed
 //!   traces/<id>/            bundles
 //!   layers/<id>/            writable layers of running sessions
-//!   staging/               always empty outside; roots of sandboxes are put together on it
-//!   live/<id>               locked while its session runs; says what to clean up if it dies
+//!   staging/*/              always empty outside; sandboxes are put together on them
 //!   index.sqlite            the cache
 //! ```
 
@@ -21,11 +19,9 @@ mod catalog;
 mod home;
 mod index;
 mod keys;
-mod lease;
 
 pub use bundles::{Bundles, BundlesError, LocalBundles, Stamp};
 pub use catalog::{Catalog, CatalogError};
 pub use home::{Home, HomeError, default_home};
 pub use index::{Index, IndexError, SqliteIndex, Summary, TraceState};
 pub use keys::{KeyStoreError, Rotated};
-pub use lease::{Estate, Lease, LeaseError, StaleLease};

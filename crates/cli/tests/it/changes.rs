@@ -220,6 +220,20 @@ fn what_was_changed_outside_meanwhile_is_not_overwritten() {
     });
 }
 
+/// Newer kernels stamp a file that was looked at more finely than their coarse clock tells.
+#[test]
+fn what_was_written_just_before_a_session_is_no_conflict() {
+    each(|site| {
+        for round in 0..10 {
+            let path = site.write("file", "first");
+            fs::metadata(&path).unwrap();
+            site.write("file", format!("second {round}"));
+            let done = site.sh("echo inside > file").exits(0);
+            assert_eq!(site.read("file"), "inside\n", "round {round}: {}", done.err());
+        }
+    });
+}
+
 #[test]
 fn a_hidden_file_outlives_everything_that_is_done_inside() {
     each_layer(|site, layer| {

@@ -1,7 +1,7 @@
 //! Several processes, each with several threads, that all find no home and make one at the same time.
 
 use cofferdam_model::SessionId;
-use cofferdam_store::{Estate, Home, Summary, TraceState};
+use cofferdam_store::{Home, Summary, TraceState};
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
@@ -28,21 +28,15 @@ fn summarise(id: &SessionId, _: &Path) -> Summary {
     }
 }
 
-/// One user of the home: opens it, takes the key, marks a session, adds a trace, lists.
+/// One user of the home: opens it, takes the key, adds a trace, lists.
 fn work(path: &Path, number: u64) -> String {
     let home = Home::open(path).unwrap();
     let key = home.signing_key().unwrap().public().id();
     let id = SessionId::new(number, 1);
-    let lease = home.lease(&id, &Estate { pid: std::process::id(), ..Estate::default() }).unwrap();
     fs::create_dir_all(home.trace_dir(&id)).unwrap();
     fs::write(home.trace_dir(&id).join("events"), "x").unwrap();
     let mut catalog = home.catalog(home.bundles("events"), summarise).unwrap();
     assert!(catalog.list(1000).unwrap().iter().any(|summary| summary.id == id));
-    assert!(
-        home.stale_leases().unwrap().iter().all(|stale| stale.id != id),
-        "a held mark was taken for stale"
-    );
-    lease.release().unwrap();
     key.to_string()
 }
 
@@ -91,40 +85,7 @@ fn many_at_once_make_one_home_with_one_key() {
         assert_eq!(keys.len(), 1, "{keys:?}");
         let home = Home::open(&path).unwrap();
         assert_eq!(home.trusted_keys().unwrap().iter().count(), 1);
-        assert_eq!(fs::read_dir(home.live_dir()).unwrap().count(), 0);
         let mut catalog = home.catalog(home.bundles("events"), summarise).unwrap();
         assert_eq!(catalog.list(1000).unwrap().len() as u64, PROCESSES * THREADS);
     }
-}
-
-#[test]
-fn the_mark_of_a_killed_process_is_stale_at_once() {
-    let dir = TempDir::new().unwrap();
-    let path = dir.path().join("home");
-    let home = Home::open(&path).unwrap();
-    let mut child = Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", "together::child_that_waits_to_be_killed"])
-        .env(CHILD, &path)
-        .stdout(Stdio::null())
-        .spawn()
-        .unwrap();
-    let mark = home.live_dir().join(SessionId::new(1, 1).as_str());
-    while fs::metadata(&mark).map_or(0, |meta| meta.len()) == 0 {
-        thread::yield_now();
-    }
-    assert!(home.stale_leases().unwrap().is_empty());
-    child.kill().unwrap();
-    child.wait().unwrap();
-    let stale = home.stale_leases().unwrap();
-    assert_eq!(stale.iter().map(|lease| lease.estate.pid).collect::<Vec<_>>(), [child.id()]);
-}
-
-/// Not a test of its own either.
-#[test]
-fn child_that_waits_to_be_killed() {
-    let Some(path) = std::env::var_os(CHILD) else { return };
-    let home = Home::open(Path::new(&path)).unwrap();
-    let estate = Estate { pid: std::process::id(), ..Estate::default() };
-    let _lease = home.lease(&SessionId::new(1, 1), &estate).unwrap();
-    thread::sleep(std::time::Duration::from_secs(600));
 }
