@@ -42,6 +42,8 @@ pub struct Run<'a> {
 #[derive(Debug)]
 pub struct Outcome {
     pub session: SessionId,
+    /// The program that was named.
+    pub program: String,
     pub exit: Exit,
     pub usage: Usage,
     pub report: EnforcementReport,
@@ -172,6 +174,15 @@ fn listen(tty: bool) -> Result<Signals, EngineError> {
         .map_err(|errno| EngineError::Io { doing: "listen for signals", source: errno.into() })
 }
 
+/// A command as the guest is to be asked for it.
+struct Asked<'a> {
+    spec: &'a SessionSpec,
+    environment: &'a Environment,
+    /// Who to become, where the guest itself is someone else.
+    user: Option<wire::User>,
+    tty: bool,
+}
+
 /// A session whose trace is open.
 struct Open {
     session: SessionId,
@@ -191,6 +202,7 @@ impl Open {
         let report = sandbox.report().clone();
         self.recorder.append(None, &Body::Enforcement(Box::new(report.clone())))?;
         let (asked, decide) = (run.spec.changes, run.decide);
+        let program = run.spec.command.first().cloned().unwrap_or_default();
         let ended = match self.command(run.spec, run.stdio, run.tty, sandbox.as_mut()) {
             Ok(ended) => ended,
             Err(error) => {
@@ -210,7 +222,17 @@ impl Open {
         let total = Usage { wall_us: began.elapsed().as_micros() as u64, ..usage };
         let (session, exit) = (self.session.clone(), ended.exit);
         self.close(exit, total, None)?;
-        Ok(Outcome { session, exit, usage: total, report, changes, decided, limits: finished.limits, trace })
+        Ok(Outcome {
+            session,
+            program,
+            exit,
+            usage: total,
+            report,
+            changes,
+            decided,
+            limits: finished.limits,
+            trace,
+        })
     }
 
     fn command(
@@ -244,7 +266,8 @@ impl Open {
             gid: who.gid,
             groups: Vec::new(),
         });
-        let ended = self.relay(&spec, &environment, user, stdio, tty, exec, sandbox)?;
+        let asked = Asked { spec: &spec, environment: &environment, user, tty };
+        let ended = self.relay(asked, stdio, exec, sandbox)?;
         let Ended { exit, usage, outputs } = ended;
         for (stream, captured) in outputs {
             self.recorder.output(exec, stream, captured)?;
@@ -255,14 +278,12 @@ impl Open {
 
     fn relay(
         &mut self,
-        spec: &SessionSpec,
-        environment: &Environment,
-        user: Option<wire::User>,
+        asked: Asked<'_>,
         stdio: Stdio,
-        tty: bool,
         exec: u64,
         sandbox: &mut dyn Sandbox,
     ) -> Result<Ended, EngineError> {
+        let Asked { spec, environment, user, tty } = asked;
         let channel = sandbox.take_channel().ok_or(EngineError::NoChannel)?;
         let terminal = stdio.stdin.as_ref().filter(|_| tty).map(AsFd::as_fd);
         let size = terminal.and_then(current_size).unwrap_or(wire::Size { rows: 24, columns: 80 });

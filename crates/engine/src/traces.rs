@@ -106,7 +106,9 @@ impl Engine {
     }
 
     pub fn trust_key(&self, path: &Path) -> Result<PublicKey, EngineError> {
-        Ok(self.home.trust_key(&read_text(path)?)?)
+        let text = read_text(path)?;
+        PublicKey::from_pem(&text).map_err(|source| EngineError::Key { path: path.to_owned(), source })?;
+        Ok(self.home.trust_key(&text)?)
     }
 }
 

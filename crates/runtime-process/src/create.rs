@@ -121,7 +121,8 @@ pub(crate) fn create(
 }
 
 fn choose_users(m: &mut Making) -> Result<(), Failure> {
-    let now = rustix::time::clock_gettime(rustix::time::ClockId::RealtimeCoarse);
+    // The fine clock: files that were looked at are stamped by it, and one written just now is no conflict.
+    let now = rustix::time::clock_gettime(rustix::time::ClockId::Realtime);
     m.began = (now.tv_sec, now.tv_nsec as u32);
     m.users = Some(users::choose(m.spec.users, m.spec.profile, &m.spec.ranges)?);
     if !m.limits.layer_in_scratch && m.users.as_ref().is_some_and(|u| u.way == Way::Range) {
@@ -228,7 +229,7 @@ fn launch(m: &mut Making) -> Result<(), Failure> {
     let (users, layout) = chosen(m)?;
     let choice = Choice {
         nested: m.spec.nested,
-        writes_host: layout.mounts.iter().any(|(mount, ..)| mount.writable),
+        writes_host: layout.mounts.iter().any(|asked| asked.mount.writable),
         notify: !m.without.iter().any(|w| w == "seccomp.record"),
     };
     let filtered = !m.without.iter().any(|w| w == "seccomp");
@@ -325,8 +326,9 @@ fn read_back(m: &mut Making) -> Result<(), Failure> {
     let owner = (users.way == Way::Root).then_some(layout.workdir_owner);
     let planted: BTreeSet<_> = layout.hidden.paths.iter().cloned().collect();
     let workdir = layer::open_dir(&layout.workdir)?;
+    let by_root = users.way == Way::Root;
     m.report = Some(report);
-    m.layer = m.upper.take().map(|upper| Layer { upper, workdir, planted, began: m.began, owner });
+    m.layer = m.upper.take().map(|upper| Layer { upper, workdir, planted, began: m.began, owner, by_root });
     Ok(())
 }
 

@@ -53,9 +53,7 @@ fn caller() -> Fact {
 
 fn container() -> Fact {
     match in_container() {
-        true => {
-            fact("host", true, format!("inside a container; if a step is refused, {}", container_fix()), "")
-        }
+        true => fact("host", true, format!("a container; if a step is refused: {}", container_fix()), ""),
         false => fact("host", true, "not inside a container", ""),
     }
 }

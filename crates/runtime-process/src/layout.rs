@@ -25,6 +25,14 @@ pub(crate) struct Shown {
     pub(crate) masked: Vec<(PathBuf, bool)>,
 }
 
+/// A mount that was asked for, with what its source is.
+#[derive(Debug)]
+pub(crate) struct Asked {
+    pub(crate) mount: Mount,
+    pub(crate) owner: (u32, u32),
+    pub(crate) is_dir: bool,
+}
+
 #[derive(Debug)]
 pub(crate) struct Layout {
     pub(crate) system: Vec<System>,
@@ -40,8 +48,7 @@ pub(crate) struct Layout {
     pub(crate) hidden: Hidden,
     /// Directories of the work dir that hold a hidden path, with their modes.
     pub(crate) hidden_parents: Vec<(PathBuf, u32)>,
-    /// Source, target, writable, owner, whether the source is a directory.
-    pub(crate) mounts: Vec<(Mount, (u32, u32), bool)>,
+    pub(crate) mounts: Vec<Asked>,
     pub(crate) passwd: Option<(Vec<u8>, Vec<u8>)>,
     pub(crate) gitconfig: Option<Vec<u8>>,
 }
@@ -186,7 +193,7 @@ fn shown(home: &Path, path: PathBuf, users: &Users) -> Option<Shown> {
     Some(Shown { path, owner: (meta.uid(), meta.gid()), masked })
 }
 
-fn mounts(asked: &[Mount]) -> Result<Vec<(Mount, (u32, u32), bool)>, RuntimeError> {
+fn mounts(asked: &[Mount]) -> Result<Vec<Asked>, RuntimeError> {
     let mut found = Vec::with_capacity(asked.len());
     for mount in asked {
         let source = mount
@@ -195,9 +202,13 @@ fn mounts(asked: &[Mount]) -> Result<Vec<(Mount, (u32, u32), bool)>, RuntimeErro
             .map_err(RuntimeError::io(format!("mount source {}", mount.source.display())))?;
         let meta =
             fs::metadata(&source).map_err(RuntimeError::io(format!("mount source {}", source.display())))?;
-        found.push((Mount { source, ..mount.clone() }, (meta.uid(), meta.gid()), meta.is_dir()));
+        found.push(Asked {
+            mount: Mount { source, ..mount.clone() },
+            owner: (meta.uid(), meta.gid()),
+            is_dir: meta.is_dir(),
+        });
     }
-    found.sort_by_key(|(mount, ..)| mount.target.components().count());
+    found.sort_by_key(|asked| asked.mount.target.components().count());
     Ok(found)
 }
 

@@ -1,7 +1,7 @@
 //! From a layout to the list of operations that the boot child performs. Pure: the order and every attribute
 //! can be read and tested here without a kernel.
 
-use crate::layout::{Layout, System};
+use crate::layout::{Asked, Layout, System};
 use crate::users::{Users, Way};
 use crate::view::{DEVICE_LINKS, DEVICES};
 use cofferdam_sys::boot::{Access, Attr, Op, Resource};
@@ -225,7 +225,7 @@ fn places(d: &Decided<'_>, ops: &mut Vec<Op>) {
         workdir(d, ops);
         home(d, ops);
     }
-    for (mount, owner, is_dir) in &d.layout.mounts {
+    for Asked { mount, owner, is_dir } in &d.layout.mounts {
         parents(&mount.target, ops);
         ops.push(match is_dir {
             true => Op::Dir { at: at(&mount.target), mode: 0o755, owner: None },
@@ -350,7 +350,7 @@ fn ruleset(d: &Decided<'_>, abi: u32) -> Ruleset {
     let mut rules = vec![(c("/"), Grant::Read), (c("/proc"), Grant::ReadAndWrite)];
     let home = d.layout.home.iter().cloned();
     let writable =
-        d.layout.mounts.iter().filter(|(mount, ..)| mount.writable).map(|(mount, ..)| mount.target.clone());
+        d.layout.mounts.iter().filter(|asked| asked.mount.writable).map(|asked| asked.mount.target.clone());
     let all = ["/tmp", "/dev"]
         .map(PathBuf::from)
         .into_iter()
@@ -369,7 +369,7 @@ mod tests {
     use cofferdam_sys::Errno;
     use cofferdam_sys::boot::{Kernel, Recorder};
 
-    fn layout(mounts: Vec<(Mount, (u32, u32), bool)>) -> Layout {
+    fn layout(mounts: Vec<Asked>) -> Layout {
         Layout {
             system: vec![System::Dir("usr".into()), System::Link("bin".into(), "usr/bin".into())],
             var: Vec::new(),
@@ -451,8 +451,11 @@ mod tests {
 
     #[test]
     fn no_directory_of_the_host_is_bound_writable_unless_asked() {
-        let asked =
-            |writable| (Mount { source: "/data".into(), target: "/data".into(), writable }, (7, 7), true);
+        let asked = |writable| Asked {
+            mount: Mount { source: "/data".into(), target: "/data".into(), writable },
+            owner: (7, 7),
+            is_dir: true,
+        };
         let writable = |ops: &[String]| {
             let host = ops.iter().filter(|op| op.starts_with("bind /") && !op.starts_with("bind /dev/"));
             host.filter(|op| op.contains(" rw")).cloned().collect::<Vec<_>>()

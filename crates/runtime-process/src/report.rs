@@ -119,7 +119,7 @@ fn filesystem(o: &Observed<'_>, seen: &Seen) -> Vec<Control> {
     let workdir_state =
         if workdir.is_some_and(|m| m.kind == "overlay") { State::Enforced } else { State::Off };
     let writable: Vec<&str> = seen.mounts.iter().filter(|m| !m.read_only).map(|m| m.point.as_str()).collect();
-    let host_writable = o.layout.mounts.iter().filter(|(mount, ..)| mount.writable).count();
+    let host_writable = o.layout.mounts.iter().filter(|asked| asked.mount.writable).count();
     let mounts_state = if host_writable == 0 { State::Enforced } else { State::Weaker };
     let mounts_detail = match host_writable {
         0 => "no file of the host is writable".to_owned(),

@@ -1,7 +1,7 @@
 //! A place for one test: the program, a state directory, a home and a work dir, all of one user.
 
 use crate::mode::is_root;
-use crate::{Done, Mode, Running};
+use crate::{Done, Mode, Running, groups_of};
 use serde_json::Value;
 use std::ffi::OsString;
 use std::fs::{self, Permissions};
@@ -170,17 +170,15 @@ impl Site {
                 .map(move |e| format!("{dir}/{}", e.unwrap().file_name().to_string_lossy()))
                 .collect::<Vec<_>>()
         };
-        ["layers", "live", "staging/root", "staging/scratch", "staging/lower"]
-            .into_iter()
-            .flat_map(names)
-            .collect()
+        ["layers", "staging/root", "staging/scratch", "staging/lower"].into_iter().flat_map(names).collect()
     }
 }
 
 impl Drop for Site {
     /// What a test killed has to be cleaned up by a next start, and what it locked to be opened.
     fn drop(&mut self) {
-        if fs::read_dir(self.state().join("live")).is_ok_and(|mut marks| marks.next().is_some()) {
+        let left = !self.remains().is_empty() || self.traces().iter().any(|id| !groups_of(id).is_empty());
+        if left {
             let _ = self.run(&["true"]).command().output();
         }
         if !is_root() {

@@ -34,9 +34,9 @@ fn page(tiers: &[TierFact], facts: &[Fact], output: &Output) -> String {
 
 fn line(name: &str, ok: bool, detail: &str, fix: Option<&str>, output: &Output) -> String {
     let word = if ok { output.paint(Paint::Good, "yes") } else { output.paint(Paint::Care, "no ") };
-    let mut text = format!("  {word}  {name:<16} {}\n", wrap(detail, 23, 80));
+    let mut text = format!("  {word}  {name:<16} {}\n", wrap(detail, 24, 80));
     if let Some(fix) = fix {
-        text.push_str(&format!("{:23}{}\n", "", wrap(&format!("fix: {fix}"), 23, 80)));
+        text.push_str(&format!("{:24}{}\n", "", wrap(&format!("fix: {fix}"), 24, 80)));
     }
     text
 }

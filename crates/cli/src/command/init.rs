@@ -106,6 +106,9 @@ hide = []
 # Controls without which it must not run; names as in `cofferdam trace show --full`.
 require = [\"seccomp\", \"no-new-privileges\", \"network\"]
 
+# Without control groups (most plain users) limits are held per process instead of refused.
+accept = [\"rlimits\"]
+
 [limits]
 memory = \"{memory}\"
 pids = 1024

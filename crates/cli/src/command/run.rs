@@ -166,8 +166,8 @@ fn report(outcome: &Outcome, output: &Output) {
     match outcome.exit {
         Exit::TimedOut => output.remark("killed: the time limit was reached"),
         Exit::LimitReached => output.remark("killed: the output limit was reached"),
-        Exit::NotFound => output.remark("the command was not found inside the sandbox; a program in a place that is not shown can be shown with --mount"),
-        Exit::NotExecutable => output.remark("the command cannot be executed"),
+        Exit::NotFound => output.remark(format!("`{}` was not found inside the sandbox; a program in a place that is not shown can be shown with --mount", outcome.program)),
+        Exit::NotExecutable => output.remark(format!("`{}` cannot be executed", outcome.program)),
         _ => {}
     }
     if let Some(decided) = &outcome.decided {

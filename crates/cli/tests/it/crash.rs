@@ -222,17 +222,19 @@ fn a_full_disk_while_events_are_written_ends_the_command() {
     assert!(done.err().contains("trace could not be written"), "{}", done.err());
 }
 
-/// What is told by one session is not another's: two state directories share nothing.
+/// A layer whose session is dead goes with the next start; what is no session's, and what is not ours, stays.
 #[test]
-fn a_damaged_mark_of_a_dead_session_costs_nothing() {
+fn a_dead_sessions_layer_is_removed_and_nothing_else() {
     let site = site();
     site.run(&["true"]).exits(0);
-    let precious = site.write("precious", "x");
-    let live = site.state().join("live");
-    let line = format!("{{\"pid\":1,\"layer\":\"{}\"}}\n", site.work().display());
-    for name in ["m7gw1c93n220h2gadkk1", "not-a-session"] {
-        fs::write(live.join(name), &line).unwrap();
+    let layers = site.state().join("layers");
+    let (dead, foreign) = (layers.join("m7gw1c93n220h2gadkk1"), layers.join("not-a-session"));
+    for dir in [&dead, &foreign] {
+        fs::create_dir_all(dir.join("upper/deep")).unwrap();
+        std::os::unix::fs::symlink(site.work(), dir.join("upper/link")).unwrap();
     }
+    let precious = site.write("precious", "x");
     site.run(&["true"]).exits(0);
-    assert!(precious.exists());
+    assert!(!dead.exists() && foreign.exists() && precious.exists());
+    fs::remove_dir_all(foreign).unwrap();
 }

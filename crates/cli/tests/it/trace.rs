@@ -292,7 +292,9 @@ fn a_bundle_that_is_none_is_refused() {
         let done = site.call(&["trace", "import", name]).exits(2);
         assert!(!done.err().is_empty(), "{name}");
         let done = site.call(&["trace", "verify", &format!("./{name}")]).done();
-        assert!(matches!(done.code(), 1 | 2), "{name}: {}{}", done.out(), done.err());
+        // A writer that is killed before its first event leaves an empty file: nothing of it is wrong yet.
+        let expected: &[i32] = if name == "empty" { &[3] } else { &[1, 2] };
+        assert!(expected.contains(&done.code()), "{name}: {}{}", done.out(), done.err());
     }
     assert_eq!(site.traces(), [id]);
 }

@@ -251,10 +251,11 @@ impl<'a> Relay<'a> {
                 None => return Ok(None),
                 Some(Event::Output { id, stream, bytes }) if id == self.id => {
                     self.shown += bytes.len() as u64;
-                    if let Some((_, sink)) = self.sinks.iter_mut().find(|(s, _)| *s == stream) {
-                        if let Taken::Now(count) = sink.take(bytes).map_err(writing)? {
-                            credit = Some((stream, count));
-                        }
+                    let sink = self.sinks.iter_mut().find(|(s, _)| *s == stream);
+                    if let Some((_, sink)) = sink
+                        && let Taken::Now(count) = sink.take(bytes).map_err(writing)?
+                    {
+                        credit = Some((stream, count));
                     }
                 }
                 Some(Event::InputClosed { .. }) => self.stdin = None,

@@ -23,7 +23,7 @@ pub(crate) struct Sink {
 }
 
 enum State {
-    Inline(Capture),
+    Inline(Box<Capture>),
     Threaded(Writer),
     Done,
 }
@@ -53,7 +53,7 @@ pub(crate) enum Taken {
 
 impl Sink {
     pub(crate) fn new(out: OwnedFd) -> Self {
-        Self { out: Arc::new(out), state: State::Inline(Capture::new()) }
+        Self { out: Arc::new(out), state: State::Inline(Box::new(Capture::new())) }
     }
 
     /// Takes a piece of output.
@@ -142,7 +142,7 @@ impl Sink {
 }
 
 fn drain(
-    mut capture: Capture,
+    mut capture: Box<Capture>,
     out: &OwnedFd,
     told: &Shared,
     inbox: &Receiver<Vec<u8>>,

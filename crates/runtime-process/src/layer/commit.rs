@@ -4,6 +4,7 @@
 //! bits are stripped, device nodes and sockets refused, owners restored. A path that was changed outside while
 //! the session ran is left alone and named. The whole is not atomic: readers may see a mixture until it ends.
 
+use super::clear::{Clearing, changed_outside};
 use super::diff::kind;
 use super::{Layer, OPEN_DIR};
 use cofferdam_model::{ChangeOp, FileChange, FileKind, SkippedChange};
@@ -13,7 +14,7 @@ use rustix::io::Errno;
 use std::ffi::{CStr, CString};
 use std::fs::File;
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
@@ -25,11 +26,17 @@ pub(crate) fn commit(layer: &Layer, changes: &[FileChange]) -> Committed {
     for change in changes {
         match apply(layer, change) {
             Ok(()) => done.applied += 1,
-            Err(reason) => done.skipped.push(SkippedChange { path: change.path.clone(), reason }),
+            Err(Refusal::Whole(reason)) => {
+                done.skipped.push(SkippedChange { path: change.path.clone(), reason })
+            }
+            Err(Refusal::Parts(kept)) => done.skipped.extend(kept),
         }
     }
     // Last, and inner ones first: a directory without write permission must be filled before it is closed.
     for change in changes.iter().rev().filter(|c| c.kind == FileKind::Dir && c.op != ChangeOp::Deleted) {
+        if done.skipped.iter().any(|skipped| skipped.path == change.path) {
+            continue;
+        }
         if let Err(reason) = set_mode(layer, change) {
             done.skipped.push(SkippedChange { path: change.path.clone(), reason });
         }
@@ -37,11 +44,28 @@ pub(crate) fn commit(layer: &Layer, changes: &[FileChange]) -> Committed {
     done
 }
 
+/// Why a change was not carried out: as a whole, or for some paths of it.
+enum Refusal {
+    Whole(String),
+    Parts(Vec<SkippedChange>),
+}
+
+impl From<String> for Refusal {
+    fn from(reason: String) -> Self {
+        Self::Whole(reason)
+    }
+}
+
+impl From<&str> for Refusal {
+    fn from(reason: &str) -> Self {
+        Self::Whole(reason.into())
+    }
+}
+
 fn set_mode(layer: &Layer, change: &FileChange) -> Result<(), String> {
     let to = Place::find(&layer.workdir, change.path.as_path())?;
-    let mode = Mode::from_raw_mode(change.mode.unwrap_or(0o755) & !SET_ID);
     let dir = rustix::fs::openat(&to.dir, to.name.as_c_str(), OPEN_DIR, Mode::empty());
-    dir.and_then(|dir| rustix::fs::fchmod(dir, mode))
+    dir.and_then(|dir| rustix::fs::fchmod(dir, permissions(change)))
         .map_err(|errno| format!("its mode cannot be set: {errno}"))
 }
 
@@ -66,7 +90,7 @@ impl Place {
     }
 }
 
-fn apply(layer: &Layer, change: &FileChange) -> Result<(), String> {
+fn apply(layer: &Layer, change: &FileChange) -> Result<(), Refusal> {
     let path = change.path.as_path();
     let hidden = layer.planted.iter().any(|hidden| path.starts_with(hidden));
     if hidden {
@@ -74,49 +98,40 @@ fn apply(layer: &Layer, change: &FileChange) -> Result<(), String> {
     }
     let to = Place::find(&layer.workdir, path)?;
     let below = to.stat();
-    if below.as_ref().is_some_and(|stat| changed_outside(layer, stat, change)) {
-        return Err("changed outside while the session ran".into());
-    }
     if change.op == ChangeOp::Deleted {
-        return remove(to.dir.as_fd(), &to.name).map_err(|errno| format!("cannot be deleted: {errno}"));
+        return clear(layer, &to, path);
+    }
+    match &below {
+        // A directory's time moves whenever an entry does, ours included.
+        Some(stat) if kind(stat) == FileKind::Dir && change.kind == FileKind::Dir => {}
+        Some(stat) if kind(stat) != FileKind::Dir && changed_outside(layer, stat) => {
+            return Err("changed outside while the session ran".into());
+        }
+        Some(stat) if kind(stat) != change.kind => clear(layer, &to, path)?,
+        _ => {}
     }
     let from = Place::find(&layer.upper, path)?;
     let seen = from.stat().ok_or("has gone from the layer")?;
-    if below.as_ref().is_some_and(|stat| kind(stat) != change.kind) {
-        remove(to.dir.as_fd(), &to.name).map_err(|errno| format!("cannot be replaced: {errno}"))?;
-    }
+    let made = |result: Result<(), Errno>| result.map_err(|errno| format!("cannot be made: {errno}").into());
+    let mode = permissions(change);
     match change.kind {
-        FileKind::Dir => make_dir(layer, &to).map_err(|errno| format!("cannot be made: {errno}")),
-        FileKind::File => copy_file(layer, &from, &to, &seen),
-        FileKind::Symlink => copy_link(layer, &from, &to).map_err(|errno| format!("cannot be made: {errno}")),
-        FileKind::Fifo => make_fifo(layer, &to, &seen).map_err(|errno| format!("cannot be made: {errno}")),
+        FileKind::Dir => made(make_dir(layer, &to)),
+        FileKind::File => Ok(copy_file(layer, &from, &to, &seen, mode)?),
+        FileKind::Symlink => made(copy_link(layer, &from, &to)),
+        FileKind::Fifo => made(make_fifo(layer, &to, mode)),
         FileKind::Socket => Err("a socket means nothing without its process".into()),
         FileKind::Device => Err("device nodes are never carried over".into()),
     }
 }
 
-/// A directory's time moves whenever an entry does, ours included: only what is replaced as a whole conflicts.
-fn changed_outside(layer: &Layer, stat: &Stat, change: &FileChange) -> bool {
-    let both_dirs =
-        kind(stat) == FileKind::Dir && change.kind == FileKind::Dir && change.op != ChangeOp::Deleted;
-    !both_dirs && (stat.st_ctime, stat.st_ctime_nsec as u32) > layer.began
+fn clear(layer: &Layer, to: &Place, path: &Path) -> Result<(), Refusal> {
+    let mut clearing = Clearing::new(layer);
+    if clearing.clear(to.dir.as_fd(), &to.name, path) { Ok(()) } else { Err(Refusal::Parts(clearing.kept)) }
 }
 
-fn remove(dir: BorrowedFd<'_>, name: &CStr) -> Result<(), Errno> {
-    match rustix::fs::unlinkat(dir, name, AtFlags::empty()) {
-        Err(Errno::ISDIR | Errno::PERM) => {}
-        Err(Errno::NOENT) => return Ok(()),
-        other => return other,
-    }
-    let inner = rustix::fs::openat(dir, name, OPEN_DIR, Mode::empty())?;
-    for entry in super::names(inner.as_fd())? {
-        remove(inner.as_fd(), &entry)?;
-    }
-    rustix::fs::unlinkat(dir, name, AtFlags::REMOVEDIR)
-}
-
-fn permissions(stat: &Stat) -> Mode {
-    Mode::from_raw_mode(stat.st_mode & 0o7777 & !SET_ID)
+/// As the session left it, without the set-id bits.
+fn permissions(change: &FileChange) -> Mode {
+    Mode::from_raw_mode(change.mode.unwrap_or(0o600) & !SET_ID)
 }
 
 fn own(layer: &Layer, dir: &OwnedFd, name: &CStr) -> Result<(), Errno> {
@@ -132,8 +147,8 @@ fn make_dir(layer: &Layer, to: &Place) -> Result<(), Errno> {
     }
 }
 
-fn make_fifo(layer: &Layer, to: &Place, seen: &Stat) -> Result<(), Errno> {
-    match rustix::fs::mknodat(&to.dir, to.name.as_c_str(), FileType::Fifo, permissions(seen), 0) {
+fn make_fifo(layer: &Layer, to: &Place, mode: Mode) -> Result<(), Errno> {
+    match rustix::fs::mknodat(&to.dir, to.name.as_c_str(), FileType::Fifo, mode, 0) {
         Err(Errno::EXIST) => Ok(()),
         other => other.and_then(|()| own(layer, &to.dir, &to.name)),
     }
@@ -158,16 +173,16 @@ fn copy_link(layer: &Layer, from: &Place, to: &Place) -> Result<(), Errno> {
     placed
 }
 
-fn copy_file(layer: &Layer, from: &Place, to: &Place, seen: &Stat) -> Result<(), String> {
+fn copy_file(layer: &Layer, from: &Place, to: &Place, seen: &Stat, mode: Mode) -> Result<(), String> {
     let temporary = temporary(&to.name);
-    let copied = fill(layer, from, to, &temporary, seen);
+    let copied = fill(layer, from, to, &temporary, seen).and_then(|file| finish(&file, to, &temporary, mode));
     if copied.is_err() {
         let _ = rustix::fs::unlinkat(&to.dir, temporary.as_c_str(), AtFlags::empty());
     }
     copied.map_err(|error| format!("cannot be written: {error}"))
 }
 
-fn fill(layer: &Layer, from: &Place, to: &Place, temporary: &CStr, seen: &Stat) -> io::Result<()> {
+fn fill(layer: &Layer, from: &Place, to: &Place, temporary: &CStr, seen: &Stat) -> io::Result<File> {
     let read = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK;
     let write = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let mut source = File::from(rustix::fs::openat(&from.dir, from.name.as_c_str(), read, Mode::empty())?);
@@ -177,13 +192,17 @@ fn fill(layer: &Layer, from: &Place, to: &Place, temporary: &CStr, seen: &Stat) 
         let (uid, gid) = (rustix::fs::Uid::from_raw(uid), rustix::fs::Gid::from_raw(gid));
         rustix::fs::fchown(&target, Some(uid), Some(gid))?;
     }
-    rustix::fs::fchmod(&target, permissions(seen))?;
     let time = |seconds: i64, nanos: u64| rustix::fs::Timespec { tv_sec: seconds, tv_nsec: nanos as i64 };
     let times = Timestamps {
-        last_access: time(seen.st_atime, seen.st_atime_nsec as u64),
-        last_modification: time(seen.st_mtime, seen.st_mtime_nsec as u64),
+        last_access: time(seen.st_atime, seen.st_atime_nsec),
+        last_modification: time(seen.st_mtime, seen.st_mtime_nsec),
     };
     rustix::fs::futimens(&target, &times)?;
-    rustix::fs::renameat(&to.dir, temporary, &to.dir, to.name.as_c_str())?;
-    Ok(())
+    Ok(target)
+}
+
+/// Only now does the file get its mode and its name: before, nobody else can read half of it.
+fn finish(file: &File, to: &Place, temporary: &CStr, mode: Mode) -> io::Result<()> {
+    rustix::fs::fchmod(file, mode)?;
+    Ok(rustix::fs::renameat(&to.dir, temporary, &to.dir, to.name.as_c_str())?)
 }

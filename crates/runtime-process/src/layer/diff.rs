@@ -17,8 +17,15 @@ const DEPTH: usize = 400;
 pub(crate) fn diff(layer: &Layer) -> Result<Vec<FileChange>, RuntimeError> {
     let mut walk = Walk { layer, found: Vec::new() };
     let lower = layer.workdir.try_clone().map_err(RuntimeError::io("read the work dir"))?;
-    walk.dir(layer.upper.as_fd(), Some(lower.as_fd()), Path::new(""), 0)?;
+    walk.dir(layer.upper.as_fd(), Some(lower.as_fd()), Path::new(""), Below { depth: 0, opaque: false })?;
     Ok(walk.found)
+}
+
+/// How deep the walk is, and whether some directory above replaced the one that was there.
+#[derive(Clone, Copy)]
+struct Below {
+    depth: usize,
+    opaque: bool,
 }
 
 struct Walk<'a> {
@@ -40,9 +47,9 @@ impl Walk<'_> {
         upper: BorrowedFd<'_>,
         lower: Option<BorrowedFd<'_>>,
         at: &Path,
-        depth: usize,
+        below: Below,
     ) -> Result<(), RuntimeError> {
-        if depth > DEPTH {
+        if below.depth > DEPTH {
             let fix = "discard the changes, or keep them with a shallower tree".into();
             return Err(RuntimeError::Refused {
                 what: format!("the work dir has more than {DEPTH} levels"),
@@ -54,8 +61,8 @@ impl Walk<'_> {
             let stat =
                 |dir: BorrowedFd<'_>| rustix::fs::statat(dir, name.as_c_str(), AtFlags::SYMLINK_NOFOLLOW);
             let seen = stat(upper).map_err(io(format!("look at {}", path.display())))?;
-            let below = lower.and_then(|dir| stat(dir).ok());
-            self.entry(upper, lower, Pair { name: &name, path, upper: seen, below }, depth)?;
+            let pair = Pair { name: &name, path, upper: seen, below: lower.and_then(|dir| stat(dir).ok()) };
+            self.entry(upper, lower, pair, below)?;
         }
         Ok(())
     }
@@ -65,7 +72,7 @@ impl Walk<'_> {
         upper: BorrowedFd<'_>,
         lower: Option<BorrowedFd<'_>>,
         pair: Pair<'_>,
-        depth: usize,
+        at: Below,
     ) -> Result<(), RuntimeError> {
         if is_whiteout(&pair.upper) {
             if let Some(below) = pair.below.filter(|_| !self.layer.planted.contains(&pair.path)) {
@@ -74,7 +81,7 @@ impl Walk<'_> {
             return Ok(());
         }
         match kind(&pair.upper) {
-            FileKind::Dir => self.directory(upper, lower, pair, depth),
+            FileKind::Dir => self.directory(upper, lower, pair, at),
             FileKind::File => self.file(upper, lower, pair),
             _ => {
                 self.push(&pair, None);
@@ -88,22 +95,29 @@ impl Walk<'_> {
         upper: BorrowedFd<'_>,
         lower: Option<BorrowedFd<'_>>,
         pair: Pair<'_>,
-        depth: usize,
+        at: Below,
     ) -> Result<(), RuntimeError> {
-        let open = |dir: BorrowedFd<'_>| rustix::fs::openat(dir, pair.name, OPEN_DIR, Mode::empty());
-        let inner = open(upper).map_err(io(format!("read the layer at {}", pair.path.display())))?;
         let merged = pair.below.as_ref().is_some_and(|b| kind(b) == FileKind::Dir);
         if !merged || pair.below.as_ref().is_some_and(|b| mode(b) != mode(&pair.upper)) {
             self.push(&pair, None);
         }
+        let inner = match open_own(upper, pair.name, OPEN_DIR, Mode::RWXU) {
+            Ok(inner) => inner,
+            // Another inside user's private directory (range mode): it is told, without its content.
+            Err(Errno::ACCESS | Errno::PERM) => return Ok(()),
+            Err(errno) => return Err(io(format!("read the layer at {}", pair.path.display()))(errno)),
+        };
         let below = match (lower, merged) {
-            (Some(dir), true) => open(dir).ok(),
+            (Some(dir), true) => rustix::fs::openat(dir, pair.name, OPEN_DIR, Mode::empty()).ok(),
             _ => None,
         };
-        if let Some(below) = below.as_ref().filter(|_| is_opaque(&inner)) {
+        // What lies in a directory that replaced another carries no mark of its own.
+        let opaque = at.opaque || is_opaque(&inner, self.layer.by_root);
+        if let Some(below) = below.as_ref().filter(|_| opaque) {
             self.hidden_by_opaque(&inner, below, &pair.path)?;
         }
-        self.dir(inner.as_fd(), below.as_ref().map(AsFd::as_fd), &pair.path, depth + 1)
+        let at = Below { depth: at.depth + 1, opaque };
+        self.dir(inner.as_fd(), below.as_ref().map(AsFd::as_fd), &pair.path, at)
     }
 
     /// An opaque directory replaced the one below: what it does not hold itself is gone.
@@ -123,10 +137,10 @@ impl Walk<'_> {
         lower: Option<BorrowedFd<'_>>,
         pair: Pair<'_>,
     ) -> Result<(), RuntimeError> {
-        let digest = match digest(upper, pair.name) {
+        let digest = match open_own(upper, pair.name, READ_FILE, Mode::RUSR | Mode::WUSR).and_then(digest) {
             Ok(digest) => Some(digest),
             // Another inside user's private file (range mode): the change is still told, without its content.
-            Err(Errno::ACCESS) => None,
+            Err(Errno::ACCESS | Errno::PERM) => None,
             Err(errno) => return Err(io(format!("read {}", pair.path.display()))(errno)),
         };
         let same_shape = |b: &Stat| {
@@ -134,7 +148,9 @@ impl Walk<'_> {
         };
         let unchanged = pair.below.as_ref().is_some_and(same_shape)
             && digest.is_some()
-            && lower.and_then(|dir| self::digest(dir, pair.name).ok()) == digest;
+            && lower.and_then(|dir| {
+                rustix::fs::openat(dir, pair.name, READ_FILE, Mode::empty()).and_then(self::digest).ok()
+            }) == digest;
         if !unchanged {
             self.push(&pair, digest);
         }
@@ -170,11 +186,23 @@ fn is_whiteout(stat: &Stat) -> bool {
     kind(stat) == FileKind::Device && stat.st_rdev == 0
 }
 
-fn is_opaque(dir: &OwnedFd) -> bool {
+/// The overlay's own mark. The other kind's name is an ordinary attribute, which the inside may set.
+fn is_opaque(dir: &OwnedFd, by_root: bool) -> bool {
     let mut value = [0u8; 1];
-    ["trusted.overlay.opaque", "user.overlay.opaque"]
-        .iter()
-        .any(|name| rustix::fs::fgetxattr(dir, *name, &mut value[..]) == Ok(1) && value[0] == b'y')
+    let name = if by_root { "trusted.overlay.opaque" } else { "user.overlay.opaque" };
+    rustix::fs::fgetxattr(dir, name, &mut value[..]) == Ok(1) && value[0] == b'y'
+}
+
+/// Opens something of the layer that its owner may have closed to itself, by giving us permission first. The
+/// layer is ours, and what the change says of its mode was noted before.
+fn open_own(dir: BorrowedFd<'_>, name: &CStr, flags: OFlags, mode: Mode) -> Result<OwnedFd, Errno> {
+    match rustix::fs::openat(dir, name, flags, Mode::empty()) {
+        Err(Errno::ACCESS) => {
+            rustix::fs::chmodat(dir, name, mode, AtFlags::empty())?;
+            rustix::fs::openat(dir, name, flags, Mode::empty())
+        }
+        other => other,
+    }
 }
 
 fn mode(stat: &Stat) -> u32 {
@@ -192,9 +220,10 @@ pub(super) fn kind(stat: &Stat) -> FileKind {
     }
 }
 
-fn digest(dir: BorrowedFd<'_>, name: &CStr) -> Result<Digest, Errno> {
-    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK;
-    let file = rustix::fs::openat(dir, name, flags, Mode::empty())?;
+const READ_FILE: OFlags =
+    OFlags::RDONLY.union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC).union(OFlags::NONBLOCK);
+
+fn digest(file: OwnedFd) -> Result<Digest, Errno> {
     let mut hasher = Hasher::new();
     let mut buffer = vec![0u8; 128 << 10];
     loop {

@@ -4,6 +4,7 @@
 //! Its content was written by the inside and is hostile: no name is followed through a link, nothing is
 //! trusted to be what it was a moment ago.
 
+mod clear;
 mod commit;
 mod diff;
 mod remove;
@@ -30,6 +31,8 @@ pub(crate) struct Layer {
     pub(crate) began: (i64, u32),
     /// Who owns what is kept, where the inside's ids are not the host's.
     pub(crate) owner: Option<(u32, u32)>,
+    /// Whether root mounted the overlay: then its marks are `trusted` attributes, which the inside cannot set.
+    pub(crate) by_root: bool,
 }
 
 pub(crate) const OPEN_DIR: OFlags =
