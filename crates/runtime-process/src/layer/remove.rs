@@ -63,7 +63,7 @@ mod tests {
         fs::create_dir_all(tree.join("a/b/c")).unwrap();
         fs::write(tree.join("a/b/c/file"), "x").unwrap();
         symlink(outside.path(), tree.join("a/link")).unwrap();
-        fs::set_permissions(tree.join("a/b"), fs::Permissions::from_mode(0)).unwrap();
+        fs::set_permissions(tree.join("a/b"), fs::Permissions::from_mode(0o000)).unwrap();
         remove_tree(&tree).unwrap();
         assert!(!tree.exists());
         assert!(outside.path().join("keep").exists());
