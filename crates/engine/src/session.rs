@@ -18,7 +18,7 @@ use cofferdam_trace::{FORMAT, Options, Reader, Writer};
 use rustix::process::Signal;
 use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -74,10 +74,7 @@ impl Engine {
         workdir: PathBuf,
         signals: Signals,
     ) -> Result<Outcome, EngineError> {
-        let options = Options { durable: run.durable };
         let trace = self.home.trace_dir(session);
-        let writer = Writer::create(&trace, Arc::new(self.home.signing_key()?), options)?;
-        let mut recorder = Recorder::new(writer);
         let start = Body::SessionStarted(Box::new(SessionStarted {
             session: session.clone(),
             by: run.by.clone(),
@@ -87,16 +84,31 @@ impl Engine {
             user: rustix::process::geteuid().as_raw().to_string(),
             host: rustix::system::uname().nodename().to_string_lossy().into_owned(),
         }));
-        recorder.append(None, &start)?;
         let spec = self.sandbox_spec(&run.spec, session, workdir.clone())?;
+        let durable = run.durable;
+        // The trace is opened while the sandbox is made: neither needs the other, and nothing of the user's runs
+        // before both stand. The sandbox is made here, by the thread that it must not outlive.
+        let (recorder, created) = std::thread::scope(|scope| {
+            let opening = scope.spawn(|| self.open_trace(&trace, &start, durable));
+            let created = backend.create(spec);
+            (opening.join(), created)
+        });
+        let recorder = recorder.map_err(|_| EngineError::NoRecorder)??;
         let open = Open { session: session.clone(), recorder, workdir, signals };
-        match backend.create(spec) {
+        match created {
             Ok(sandbox) => open.go(run, sandbox, trace),
             Err(error) => {
                 open.close(Exit::Code(125), Usage::default(), Some(error.to_string()))?;
                 Err(error.into())
             }
         }
+    }
+
+    fn open_trace(&self, trace: &Path, start: &Body, durable: bool) -> Result<Recorder, EngineError> {
+        let writer = Writer::create(trace, Arc::new(self.home.signing_key()?), Options { durable })?;
+        let mut recorder = Recorder::new(writer);
+        recorder.append(None, start)?;
+        Ok(recorder)
     }
 
     fn new_id(&self) -> Result<SessionId, EngineError> {
@@ -137,17 +149,17 @@ impl Engine {
     }
 
     /// What supervisors that were killed left behind. A session lives as long as its trace's writer holds the
-    /// lock on it, which the kernel lets go with the process, however that ends. Sessions of other state
-    /// directories are not ours to judge, and failing to clean up is no reason not to run.
+    /// lock on it, which the kernel lets go with the process, however that ends. What has no trace here is
+    /// another state directory's, or a session that is just beginning. Failing to clean up is no reason not
+    /// to run.
     fn reap_leftovers(&self) {
-        let ours = |id: &SessionId| self.home.trace_dir(id).is_dir();
         let mut found = self.home.layered();
-        found.extend(cofferdam_runtime_process::grouped().into_iter().filter(ours));
+        found.extend(cofferdam_runtime_process::grouped());
         found.sort();
         found.dedup();
         for id in found {
-            let live = Reader::open(&self.home.trace_dir(&id)).is_ok_and(|trace| trace.is_live());
-            if !live {
+            let trace = Reader::open(&self.home.trace_dir(&id));
+            if trace.map_or_else(|_| self.home.is_abandoned(&id), |trace| !trace.is_live()) {
                 cofferdam_runtime_process::reap(&id, &self.home.layer_dir(&id));
             }
         }

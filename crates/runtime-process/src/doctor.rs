@@ -1,12 +1,13 @@
 //! What this host can enforce, found out by trying where trying is cheap, with the fix for each "no".
 
 use crate::cgroup::{Controller, hierarchies};
+use crate::create;
 use crate::explain::{container_fix, in_container, user_namespace_fix};
-use cofferdam_model::Tier;
-use cofferdam_runtime::Probe;
+use cofferdam_model::{LayerPlace, Limits, Profile, SessionId, State, Tier, UserMode};
+use cofferdam_runtime::{Fault, Probe, RuntimeError, SandboxSpec};
 use cofferdam_sys::landlock;
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// One finding.
@@ -141,22 +142,49 @@ fn kvm() -> Fact {
     fact("kvm", true, detail, "")
 }
 
-/// The tier as a whole: the same child, booted for real, that every session starts with.
+/// The tier as a whole: a sandbox as every session gets one, booted and ended in a directory of its own.
 pub(crate) fn probe() -> Probe {
-    let blocking =
-        facts().into_iter().find(|f| !f.ok && matches!(f.name, "kernel" | "user-namespaces" | "seccomp"));
-    match blocking {
-        None => Probe {
-            tier: Tier::Process,
-            works: true,
-            detail: "namespaces, overlay, seccomp".into(),
-            fix: None,
-        },
-        Some(f) => Probe {
-            tier: Tier::Process,
-            works: false,
-            detail: format!("{}: {}", f.name, f.detail),
-            fix: f.fix,
-        },
+    let no = |detail: String, fix: Option<String>| Probe { tier: Tier::Process, works: false, detail, fix };
+    let dir = std::env::temp_dir().join(format!("cofferdam-probe-{}", std::process::id()));
+    let tried = boot_in(&dir);
+    let _ = crate::layer::remove_tree(&dir);
+    match tried {
+        Ok(detail) => Probe { tier: Tier::Process, works: true, detail, fix: None },
+        Err(RuntimeError::Refused { what, fix } | RuntimeError::Step { what, fix, .. }) => {
+            no(what, Some(fix))
+        }
+        Err(error) => no(error.to_string(), None),
     }
+}
+
+fn boot_in(dir: &Path) -> Result<String, RuntimeError> {
+    for name in ["work", "staging/root", "staging/scratch", "staging/lower"] {
+        let path = dir.join(name);
+        fs::create_dir_all(&path).map_err(RuntimeError::io(format!("make {}", path.display())))?;
+    }
+    let sandbox = create::create(
+        SandboxSpec {
+            id: SessionId::new(u64::from(std::process::id()), 0),
+            workdir: dir.join("work"),
+            home: PathBuf::from("/home/user"),
+            path: Vec::new(),
+            mounts: Vec::new(),
+            hide: Vec::new(),
+            profile: Profile::Run,
+            users: UserMode::Auto,
+            limits: Limits::default(),
+            layer_place: LayerPlace::Memory,
+            nested: false,
+            require: Vec::new(),
+            accept: Vec::new(),
+            layer: dir.join("layer"),
+            staging: dir.join("staging"),
+            ranges: PathBuf::from("/run/cofferdam/ranges"),
+        },
+        &[],
+        Fault::default(),
+    )?;
+    let report = sandbox.report();
+    let enforced = report.controls.iter().filter(|control| control.state == State::Enforced).count();
+    Ok(format!("booted one: {enforced} of {} controls in full force", report.controls.len()))
 }

@@ -228,7 +228,7 @@ fn a_dead_sessions_layer_is_removed_and_nothing_else() {
     let site = site();
     site.run(&["true"]).exits(0);
     let layers = site.state().join("layers");
-    let (dead, foreign) = (layers.join("m7gw1c93n220h2gadkk1"), layers.join("not-a-session"));
+    let (dead, foreign) = (layers.join(&site.traces()[0]), layers.join("not-a-session"));
     for dir in [&dead, &foreign] {
         fs::create_dir_all(dir.join("upper/deep")).unwrap();
         std::os::unix::fs::symlink(site.work(), dir.join("upper/link")).unwrap();
