@@ -57,8 +57,6 @@ pub enum EngineError {
     Id(#[from] IdError),
     #[error("{doing}: {source}")]
     Io { doing: &'static str, source: io::Error },
-    #[error("the trace could not be opened, so nothing was run; report this")]
-    NoRecorder,
     #[error("the sandbox ended before it was ready; run `cofferdam doctor`")]
     NoChannel,
 }

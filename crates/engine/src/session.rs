@@ -85,17 +85,10 @@ impl Engine {
             host: rustix::system::uname().nodename().to_string_lossy().into_owned(),
         }));
         let spec = self.sandbox_spec(&run.spec, session, workdir.clone())?;
-        let durable = run.durable;
-        // The trace is opened while the sandbox is made: neither needs the other, and nothing of the user's runs
-        // before both stand. The sandbox is made here, by the thread that it must not outlive.
-        let (recorder, created) = std::thread::scope(|scope| {
-            let opening = scope.spawn(|| self.open_trace(&trace, &start, durable));
-            let created = backend.create(spec);
-            (opening.join(), created)
-        });
-        let recorder = recorder.map_err(|_| EngineError::NoRecorder)??;
+        // First of all: the lock on the trace is what tells others that this session lives.
+        let recorder = self.open_trace(&trace, &start, run.durable)?;
         let open = Open { session: session.clone(), recorder, workdir, signals };
-        match created {
+        match backend.create(spec) {
             Ok(sandbox) => open.go(run, sandbox, trace),
             Err(error) => {
                 open.close(Exit::Code(125), Usage::default(), Some(error.to_string()))?;
@@ -149,17 +142,17 @@ impl Engine {
     }
 
     /// What supervisors that were killed left behind. A session lives as long as its trace's writer holds the
-    /// lock on it, which the kernel lets go with the process, however that ends. What has no trace here is
-    /// another state directory's, or a session that is just beginning. Failing to clean up is no reason not
-    /// to run.
+    /// lock on it, from before anything else of it is made; the kernel lets go of it with the process, however
+    /// that ends. Groups without a trace here are another state directory's. Failing to clean up is no reason
+    /// not to run.
     fn reap_leftovers(&self) {
+        let ours = |id: &SessionId| self.home.trace_dir(id).is_dir();
         let mut found = self.home.layered();
-        found.extend(cofferdam_runtime_process::grouped());
+        found.extend(cofferdam_runtime_process::grouped().into_iter().filter(ours));
         found.sort();
         found.dedup();
         for id in found {
-            let trace = Reader::open(&self.home.trace_dir(&id));
-            if trace.map_or_else(|_| self.home.is_abandoned(&id), |trace| !trace.is_live()) {
+            if !Reader::open(&self.home.trace_dir(&id)).is_ok_and(|trace| trace.is_live()) {
                 cofferdam_runtime_process::reap(&id, &self.home.layer_dir(&id));
             }
         }

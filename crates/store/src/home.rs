@@ -8,7 +8,6 @@ use std::fs::{self, DirBuilder};
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 #[derive(Debug, thiserror::Error)]
 pub enum HomeError {
@@ -38,9 +37,6 @@ pub fn default_home(env: impl Fn(&str) -> Option<OsString>) -> Result<PathBuf, H
         data.or_else(|| set("HOME").filter(|path| path.is_absolute()).map(|home| home.join(".local/share")));
     data.map(|data| data.join("cofferdam")).ok_or(HomeError::Nowhere)
 }
-
-/// A session makes its layer and its trace at the same time; longer than this takes none.
-const BEGINNING: Duration = Duration::from_secs(60);
 
 #[derive(Debug, Clone)]
 pub struct Home {
@@ -109,13 +105,6 @@ impl Home {
     pub fn layered(&self) -> Vec<SessionId> {
         let entries = fs::read_dir(self.layers_dir()).into_iter().flatten().flatten();
         entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect()
-    }
-
-    /// Whether a session's layer has been there for long enough that a session without a trace is not just
-    /// beginning.
-    pub fn is_abandoned(&self, id: &SessionId) -> bool {
-        let made = fs::metadata(self.layer_dir(id)).and_then(|meta| meta.modified());
-        made.is_ok_and(|made| made.elapsed().is_ok_and(|age| age > BEGINNING))
     }
 
     pub(crate) fn keys_dir(&self) -> PathBuf {
