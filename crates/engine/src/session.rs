@@ -143,12 +143,15 @@ impl Engine {
 
     /// What supervisors that were killed left behind. A session lives as long as its trace's writer holds the
     /// lock on it, from before anything else of it is made; the kernel lets go of it with the process, however
-    /// that ends. Groups without a trace here are another state directory's. Failing to clean up is no reason
+    /// that ends. Groups without a trace here are another state
+    /// directory's, and go only when they are deserted. Failing to clean up is no reason
     /// not to run.
     fn reap_leftovers(&self) {
-        let ours = |id: &SessionId| self.home.trace_dir(id).is_dir();
+        let (ours, others): (Vec<_>, Vec<_>) =
+            cofferdam_runtime_process::grouped().into_iter().partition(|id| self.home.trace_dir(id).is_dir());
+        others.iter().for_each(cofferdam_runtime_process::reap_if_deserted);
         let mut found = self.home.layered();
-        found.extend(cofferdam_runtime_process::grouped().into_iter().filter(ours));
+        found.extend(ours);
         found.sort();
         found.dedup();
         for id in found {

@@ -21,7 +21,7 @@ mod users;
 mod view;
 
 pub use doctor::{Fact, facts};
-pub use reap::{grouped, reap};
+pub use reap::{grouped, reap, reap_if_deserted};
 
 use cofferdam_model::Tier;
 use cofferdam_runtime::{Backend, Fault, Probe, RuntimeError, Sandbox, SandboxSpec};

@@ -5,8 +5,11 @@ use crate::{cgroup, layer};
 use cofferdam_model::SessionId;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 const PREFIX: &str = "cofferdam-";
+/// A session's first process enters its groups within milliseconds; longer than this takes none.
+const BEGINNING: Duration = Duration::from_secs(60);
 
 /// The name of a session's control groups.
 pub(crate) fn group_name(session: &SessionId) -> String {
@@ -25,6 +28,22 @@ fn parents() -> Vec<PathBuf> {
 pub fn grouped() -> Vec<SessionId> {
     let entries = parents().into_iter().flat_map(fs::read_dir).flatten().flatten();
     entries.filter_map(|entry| entry.file_name().to_str()?.strip_prefix(PREFIX)?.parse().ok()).collect()
+}
+
+/// Removes a session's control groups if nothing has been in them since long after it could have begun: those of
+/// a state directory that is gone, which nobody else will remove. Ends no process.
+pub fn reap_if_deserted(session: &SessionId) {
+    let name = group_name(session);
+    for group in parents().into_iter().map(|parent| parent.join(&name)) {
+        let age =
+            fs::metadata(&group).and_then(|meta| meta.modified()).ok().and_then(|made| made.elapsed().ok());
+        let empty =
+            fs::read_to_string(group.join("cgroup.procs")).is_ok_and(|processes| processes.is_empty());
+        if empty && age.is_some_and(|age| age > BEGINNING) {
+            // A process that enters meanwhile makes this fail.
+            let _ = fs::remove_dir(&group);
+        }
+    }
 }
 
 /// Removes a dead session's control groups and its layer. Does nothing for what is not there.
