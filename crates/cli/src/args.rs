@@ -2,7 +2,7 @@
 
 use clap::{Args as ClapArgs, Parser, Subcommand};
 use cofferdam_model::{
-    Bytes, Changes, Cores, Isolation, LayerPlace, Mount, Profile, Span, Tier, UserMode, Weakness,
+    BoxUser, Bytes, Changes, Cores, Isolation, LayerPlace, Mount, Profile, Span, Tier, UserMode, Weakness,
 };
 use std::path::PathBuf;
 
@@ -83,6 +83,9 @@ pub(crate) struct Run {
     /// Whose ids stand behind the inside's: auto, range, single
     #[arg(long, value_name = "MODE")]
     pub(crate) users: Option<UserMode>,
+    /// Who the command is in a box: user, root
+    #[arg(long, value_name = "WHO")]
+    pub(crate) user: Option<BoxUser>,
     /// Set a variable, or pass the caller's on (`--env NAME`); repeatable
     #[arg(long, value_name = "K[=V]")]
     pub(crate) env: Vec<String>,

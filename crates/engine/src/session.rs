@@ -8,10 +8,10 @@ use crate::relay::{Around, Bounds, Ended, FORWARDED, Relay, Stdio, current_size}
 use crate::tiers;
 use cofferdam_guest::wire;
 use cofferdam_model::{
-    Body, ChangeOp, Changes, ChangesDecided, EnforcementReport, ExecExited, ExecStarted, Exit, FileChange,
-    Profile, RawPath, SessionEnded, SessionId, SessionSpec, SessionStarted, Usage,
+    Body, BoxUser, ChangeOp, Changes, ChangesDecided, EnforcementReport, ExecExited, ExecStarted, Exit,
+    FileChange, Profile, RawPath, SessionEnded, SessionId, SessionSpec, SessionStarted, Usage,
 };
-use cofferdam_runtime::{Backend, Committed, Finished, Sandbox, SandboxSpec};
+use cofferdam_runtime::{Backend, Committed, Finished, Identity, Sandbox, SandboxSpec};
 use cofferdam_sys::signal::Signals;
 use cofferdam_sys::terminal::RawMode;
 use cofferdam_trace::{FORMAT, Options, Reader, Writer};
@@ -250,7 +250,10 @@ impl Open {
         tty: bool,
         sandbox: &mut dyn Sandbox,
     ) -> Result<Ended, EngineError> {
-        let who = sandbox.identity();
+        let who = match spec.user {
+            BoxUser::User => sandbox.identity(),
+            BoxUser::Root => Identity { name: "root".into(), uid: 0, gid: 0, ..sandbox.identity() },
+        };
         let environment = environment::build(
             &spec,
             &who,

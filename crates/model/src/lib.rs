@@ -25,7 +25,7 @@ pub use id::{IdError, SessionId};
 pub use path::RawPath;
 pub use quantity::{Bytes, Cores, QuantityError, Span};
 pub use spec::{
-    Changes, Isolation, LayerPlace, Limits, Mount, MountError, Profile, SessionSpec, SpecError, UserMode,
-    Weakness,
+    BoxUser, Changes, Isolation, LayerPlace, Limits, Mount, MountError, Profile, SessionSpec, SpecError,
+    UserMode, Weakness,
 };
 pub use tier::{Tier, TierError};

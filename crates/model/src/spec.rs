@@ -22,6 +22,8 @@ pub enum SpecError {
         "`limits.disk` cannot hold for a layer on disk: leave one of `limits.disk` and `layer = \"disk\"` out"
     )]
     DiskLimit,
+    #[error("`user = \"root\"` needs a box: add `profile = \"box\"` (`--profile box`)")]
+    RootWithoutBox,
 }
 
 /// Which tier to use: a given one, or the strongest that truly works here at its normal speed.
@@ -62,6 +64,16 @@ pub enum Profile {
     Run,
     /// A machine for SDK users: several users, a root that is one only inside.
     Box,
+}
+
+/// Who a command is in a box. Elsewhere there is only the one user.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum BoxUser {
+    #[default]
+    User,
+    /// Root inside only: it owns files and users of the box, and nothing outside.
+    Root,
 }
 
 /// Which host ids stand behind the inside's ids. Host uid 0 never does.
@@ -130,6 +142,8 @@ pub struct SessionSpec {
     pub floor: Option<Tier>,
     pub profile: Profile,
     pub users: UserMode,
+    /// Who the command is in a box: its user, or its root.
+    pub user: BoxUser,
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub env: BTreeMap<String, String>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -168,6 +182,9 @@ impl SessionSpec {
         ];
         match zero.into_iter().find(|(_, is_zero)| *is_zero) {
             Some((field, _)) => Err(SpecError::Zero { field }),
+            None if self.user == BoxUser::Root && self.profile != Profile::Box => {
+                Err(SpecError::RootWithoutBox)
+            }
             None if self.layer == LayerPlace::Disk && self.limits.disk.is_some() => Err(SpecError::DiskLimit),
             None => Ok(()),
         }
@@ -218,6 +235,7 @@ macro_rules! choice {
 
 choice!(Changes, "changes", "keep, discard, ask", "keep" => Self::Keep, "discard" => Self::Discard, "ask" => Self::Ask);
 choice!(LayerPlace, "layer", "memory, disk", "memory" => Self::Memory, "disk" => Self::Disk);
+choice!(BoxUser, "user", "user, root", "user" => Self::User, "root" => Self::Root);
 choice!(Profile, "profile", "run, box", "run" => Self::Run, "box" => Self::Box);
 choice!(UserMode, "users", "auto, range, single", "auto" => Self::Auto, "range" => Self::Range, "single" => Self::Single);
 choice!(Weakness, "accept", "rlimits, no-landlock", "rlimits" => Self::Rlimits, "no-landlock" => Self::NoLandlock);

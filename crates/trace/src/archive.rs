@@ -168,7 +168,21 @@ pub(crate) fn walk(
         visit(part, size, &mut entry)?;
         (id, last) = (Some(owner), Some(part));
     }
+    read_to_its_end(archive.into_inner())?;
     id.ok_or(ArchiveError::Empty)
+}
+
+/// The archive's entries end before its file does. The rest says whether the file was cut, and holds the
+/// checksum over all of it; it must hold nothing else.
+fn read_to_its_end(mut rest: impl Read) -> Result<(), ArchiveError> {
+    let mut buffer = [0u8; 4096];
+    loop {
+        match rest.read(&mut buffer)? {
+            0 => return Ok(()),
+            count if buffer[..count].iter().all(|&byte| byte == 0) => {}
+            _ => return Err(ArchiveError::Entry("something after the last entry".into())),
+        }
+    }
 }
 
 fn parse_name(name: &str) -> Option<(SessionId, Part)> {

@@ -77,7 +77,7 @@ fn spec(args: args::Run) -> Result<SessionSpec, Failure> {
     macro_rules! overrides {
         ($($flag:ident => $field:expr),+) => { $(if let Some(value) = args.$flag { $field = value; })+ };
     }
-    overrides!(isolation => spec.isolation, profile => spec.profile, users => spec.users, changes => spec.changes, layer => spec.layer);
+    overrides!(isolation => spec.isolation, profile => spec.profile, users => spec.users, changes => spec.changes, layer => spec.layer, user => spec.user);
     macro_rules! replaces {
         ($($flag:ident => $field:expr),+) => { $(if args.$flag.is_some() { $field = args.$flag; })+ };
     }

@@ -103,3 +103,25 @@ fn a_box_has_users_of_its_own() {
         assert_eq!(site.read("made"), "x\n");
     });
 }
+
+/// Root of a box changes owners inside and reads no file of the host's root; without a box there is no root.
+#[test]
+fn root_in_a_box_owns_the_box_and_nothing_else() {
+    each(|site| {
+        let done = site.run(&["id"]).with(&["--user", "root"]).exits(125);
+        assert!(done.err().contains("--profile box"), "{}", done.err());
+        if site.mode == Mode::Single {
+            return;
+        }
+        let script = "id -u; touch /tmp/f; chown 33:33 /tmp/f; stat -c %u /tmp/f; cat /etc/shadow; \
+            mknod /tmp/null c 1 3; mount -t tmpfs x /tmp; echo x > made; chmod 4755 made; true";
+        let done = site.sh(script).with(&["--profile", "box", "--user", "root"]).exits(0);
+        assert_eq!(done.out(), "0\n33\n");
+        for refused in ["shadow: Permission denied", "null: Operation not permitted", "mount: /tmp:"] {
+            assert!(done.err().contains(refused), "{refused}: {}", done.err());
+        }
+        let kept = std::fs::metadata(site.work().join("made"));
+        let mode = kept.map(|meta| std::os::unix::fs::PermissionsExt::mode(&meta.permissions()) & 0o7000);
+        assert_eq!(mode.unwrap(), 0, "no set-id file reaches the host");
+    });
+}

@@ -68,7 +68,7 @@ fn a_file_cut_short_or_changed_anywhere_is_not_valid_or_unfolds_to_the_same() {
     let (_dir, bundle) = finished();
     let whole = packed(&bundle);
     let original = fs::read(bundle.join(EVENTS_FILE)).unwrap();
-    for at in (4..whole.len()).step_by(7) {
+    for at in 4..whole.len() {
         assert_ne!(verified_file(&whole[..at]).state, State::Valid, "cut at {at}");
         let mut changed = whole.clone();
         changed[at] ^= 0x20;
