@@ -6,7 +6,8 @@ use crate::explain::{container_fix, in_container, user_namespace_fix};
 use cofferdam_model::{LayerPlace, Limits, Profile, SessionId, State, Tier, UserMode};
 use cofferdam_runtime::{Fault, Probe, RuntimeError, SandboxSpec};
 use cofferdam_sys::landlock;
-use std::fs;
+use std::fs::{self, DirBuilder};
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -146,6 +147,13 @@ fn kvm() -> Fact {
 pub(crate) fn probe() -> Probe {
     let no = |detail: String, fix: Option<String>| Probe { tier: Tier::Process, works: false, detail, fix };
     let dir = std::env::temp_dir().join(format!("cofferdam-probe-{}", std::process::id()));
+    // Where others can write, a directory that is there already is not ours.
+    if let Err(error) = DirBuilder::new().mode(0o700).create(&dir) {
+        return no(
+            format!("cannot make {}: {error}", dir.display()),
+            Some("set TMPDIR to a directory of yours".into()),
+        );
+    }
     let tried = boot_in(&dir);
     let _ = crate::layer::remove_tree(&dir);
     match tried {

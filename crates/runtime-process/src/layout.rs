@@ -196,6 +196,13 @@ fn shown(home: &Path, path: PathBuf, users: &Users) -> Option<Shown> {
 fn mounts(asked: &[Mount]) -> Result<Vec<Asked>, RuntimeError> {
     let mut found = Vec::with_capacity(asked.len());
     for mount in asked {
+        // Targets are made and mounted before the new root is one: a link on the way would lead into the host's.
+        let link = mount.target.ancestors().find(|path| path.is_symlink());
+        if let Some(link) = link {
+            let what =
+                format!("mount target {} goes through the link {}", mount.target.display(), link.display());
+            return Err(refused(what, "name the path that the link leads to"));
+        }
         let source = mount
             .source
             .canonicalize()
@@ -260,6 +267,21 @@ mod tests {
         fs::write(home.path().join(".gitconfig"), text).unwrap();
         let kept = String::from_utf8(git_identity(home.path()).unwrap()).unwrap();
         assert_eq!(kept, "[user]\n\tname = Ada\n\temail = a@b\n");
+    }
+
+    #[test]
+    fn a_mount_target_through_a_link_is_refused() {
+        let dir = tempfile::tempdir().unwrap();
+        std::os::unix::fs::symlink("/root", dir.path().join("link")).unwrap();
+        let ask =
+            |name: &str| Mount { source: "/usr".into(), target: dir.path().join(name), writable: false };
+        assert!(mounts(&[ask("plain/x")]).is_ok());
+        for name in ["link", "link/x/y"] {
+            assert!(
+                mounts(&[ask(name)]).unwrap_err().to_string().contains("goes through the link"),
+                "{name}"
+            );
+        }
     }
 
     #[test]
