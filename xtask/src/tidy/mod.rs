@@ -12,6 +12,7 @@ mod lockfile;
 mod markdown;
 mod module_docs;
 mod names;
+mod plain;
 mod printing;
 mod purity;
 mod security;
@@ -49,6 +50,7 @@ const RULES: &[Rule] = &[
     Rule { name: "printing", check: printing::check },
     Rule { name: "purity", check: purity::check },
     Rule { name: "names", check: names::check },
+    Rule { name: "plain", check: plain::check },
     Rule { name: "leftovers", check: leftovers::check },
     Rule { name: "module-docs", check: module_docs::check },
     Rule { name: "test-binaries", check: test_binaries::check },
