@@ -1,0 +1,83 @@
+//! Whether one rule surely matches whatever another does. Where it is hard to say, the answer is no: a warning
+//! that is wrong is worse than none.
+
+use crate::glob::{PathPattern, Pattern};
+use crate::rule::{HttpMatch, NamedText, PageMatch, Rule, Subject};
+
+impl Rule {
+    /// Whether whatever `other` matches is matched by this one too.
+    pub(crate) fn covers(&self, other: &Rule) -> bool {
+        let same_condition = match (&self.condition, &other.condition) {
+            (None, _) => true,
+            (Some(a), Some(b)) => a.text == b.text,
+            (Some(_), None) => false,
+        };
+        same_condition && subject(&self.subject, &other.subject)
+    }
+}
+
+fn subject(a: &Subject, b: &Subject) -> bool {
+    match (a, b) {
+        (Subject::Http(a), Subject::Http(b)) => http(a, b),
+        (Subject::Tool { names: a, args: x }, Subject::Tool { names: b, args: y })
+        | (Subject::Step { names: a, args: x }, Subject::Step { names: b, args: y }) => {
+            texts(a, b) && x.iter().all(|field| y.contains(field))
+        }
+        (Subject::Exec { commands: a }, Subject::Exec { commands: b }) => paths(a, b),
+        (Subject::File { paths: a, access: x }, Subject::File { paths: b, access: y }) => {
+            paths(a, b) && y.iter().all(|access| x.contains(access))
+        }
+        (
+            Subject::Browser { actions: a, args: x, page: p },
+            Subject::Browser { actions: b, args: y, page: q },
+        ) => {
+            let pages = match (p, q) {
+                (None, _) => true,
+                (Some(p), Some(q)) => page(p, q),
+                (Some(_), None) => false,
+            };
+            texts(a, b) && x.iter().all(|field| y.contains(field)) && pages
+        }
+        _ => false,
+    }
+}
+
+fn http(a: &HttpMatch, b: &HttpMatch) -> bool {
+    page(&a.page, &b.page)
+        && part(&a.sni, &b.sni, |a, b| a.covers(b))
+        && part(&a.methods, &b.methods, |a, b| a.covers(b))
+        && named(&a.headers, &b.headers)
+        && part(&a.content_types, &b.content_types, |a, b| texts(a, b))
+        && part(&a.max_body, &b.max_body, |a, b| a >= b)
+        && a.body.iter().all(|field| b.body.contains(field))
+        && part(&a.programs, &b.programs, |a, b| paths(a, b))
+}
+
+fn page(a: &PageMatch, b: &PageMatch) -> bool {
+    a.hosts.covers(&b.hosts)
+        && part(&a.schemes, &b.schemes, |a, b| b.iter().all(|scheme| a.contains(scheme)))
+        && part(&a.ports, &b.ports, |a, b| b.iter().all(|port| a.contains(port)))
+        && part(&a.paths, &b.paths, |a, b| paths(a, b))
+        && named(&a.query, &b.query)
+}
+
+/// What is not said matches anything.
+fn part<T>(a: &Option<T>, b: &Option<T>, covers: impl Fn(&T, &T) -> bool) -> bool {
+    match (a, b) {
+        (None, _) => true,
+        (Some(a), Some(b)) => covers(a, b),
+        (Some(_), None) => false,
+    }
+}
+
+fn texts(a: &[Pattern], b: &[Pattern]) -> bool {
+    b.iter().all(|b| a.iter().any(|a| a.covers(b)))
+}
+
+fn paths(a: &[PathPattern], b: &[PathPattern]) -> bool {
+    b.iter().all(|b| a.iter().any(|a| a.covers(b)))
+}
+
+fn named(a: &[NamedText], b: &[NamedText]) -> bool {
+    a.iter().all(|a| b.iter().any(|b| a.name == b.name && texts(&a.texts, &b.texts)))
+}

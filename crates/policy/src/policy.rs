@@ -1,0 +1,213 @@
+//! A policy ready to decide: rules filed by what they are about, hosts by name, so that a request meets only
+//! the rules that could concern it.
+
+use crate::action::{Action, Http};
+use crate::decision::Decision;
+use crate::facts::Facts;
+use crate::host::{HostIndex, canonical};
+use crate::judge::Fit;
+use crate::mistake::{Mistake, PolicyError, PolicyErrors, Spot};
+use crate::problem::Problem;
+use crate::rule::{Effect, Rule, RuleName, Subject};
+use crate::schema::{self, Document};
+use crate::settings::{Alert, Budget, Class, GuardAction, Occasion, Rewrite, Trigger, Upstream};
+use std::sync::Arc;
+
+/// One or several layers, the floor first; each can only narrow those below. Immutable and cheap to clone.
+#[derive(Debug, Clone)]
+pub struct Policy {
+    pub(crate) layers: Vec<Arc<Layer>>,
+}
+
+/// One file.
+#[derive(Debug)]
+pub(crate) struct Layer {
+    pub(crate) document: Document,
+    hosts: HostIndex,
+    /// Rules about anything but requests, which are few.
+    others: Vec<u32>,
+}
+
+impl Policy {
+    /// Reads a file; every mistake is told with its line, its field and what to write instead.
+    pub fn parse(text: &str) -> Result<Self, PolicyErrors> {
+        Ok(Self { layers: vec![Arc::new(Layer::new(schema::read(text)?))] })
+    }
+
+    /// Puts `upper` on `floor`: both must allow, and a deny or review of either holds.
+    pub fn layer(floor: &Policy, upper: &Policy) -> Self {
+        Self { layers: floor.layers.iter().chain(&upper.layers).cloned().collect() }
+    }
+
+    /// For a file that is not the operator's.
+    pub fn require_no_operator_tables(&self) -> Result<(), PolicyErrors> {
+        let upstreams = self.upstreams().map(|upstream| ("upstream", upstream.line));
+        let alerts = self.alerts().map(|alert| ("alert", alert.line));
+        let mistake = |(field, line): (&str, _)| PolicyError {
+            spot: Spot { line, column: 1 },
+            field: field.to_owned(),
+            mistake: Mistake::NotOperator,
+        };
+        let mistakes: Vec<_> = upstreams.chain(alerts).map(mistake).collect();
+        if mistakes.is_empty() { Ok(()) } else { Err(PolicyErrors(mistakes)) }
+    }
+
+    /// Decides. Allocates nothing unless a condition or the content of a body is reached.
+    pub fn decide(&self, action: &Action<'_>) -> Decision {
+        let facts = Facts::new(action);
+        let mut decided: Option<Decision> = None;
+        for (number, layer) in self.layers.iter().enumerate() {
+            let decision = layer.decide(&facts, number);
+            if decided.as_ref().is_none_or(|before| decision.effect < before.effect) {
+                decided = Some(decision);
+            }
+        }
+        let nothing = Decision { effect: Effect::Deny, rule: None, problem: None, contact: None, layer: 0 };
+        decided.unwrap_or(nothing)
+    }
+
+    /// Whether a rule that could still match looks at the body, or at a length that is not known. Then collect
+    /// up to [`MAX_BODY`](crate::MAX_BODY) bytes before asking for the decision.
+    pub fn wants_body(&self, http: &Http<'_>) -> bool {
+        if http.body.is_some() {
+            return false;
+        }
+        let facts = Facts::new(&Action::Http(*http));
+        let mut wants = false;
+        for layer in &self.layers {
+            layer.candidates(&facts, |_, rule| {
+                let unseen = [Fit::Unknown(Problem::BodyUnseen), Fit::Unknown(Problem::LengthUnknown)];
+                wants = wants || (rule.looks_at_body() && unseen.contains(&rule.judge(&facts)));
+            });
+        }
+        wants
+    }
+
+    /// The names of all rules, the floor's first.
+    pub fn rules(&self) -> impl Iterator<Item = &Arc<RuleName>> {
+        self.layers.iter().flat_map(|layer| &layer.document.rules).map(|rule| &rule.name)
+    }
+
+    /// The operator's word on where a host is reached.
+    pub fn upstream(&self, host: &str) -> Option<&Upstream> {
+        let host = canonical(host).ok()?;
+        self.upstreams().find(|upstream| upstream.host == host)
+    }
+
+    pub fn upstreams(&self) -> impl Iterator<Item = &Upstream> {
+        self.layers.iter().flat_map(|layer| &layer.document.upstreams)
+    }
+
+    /// Whom the operator wants told.
+    pub fn alerts(&self) -> impl Iterator<Item = &Alert> {
+        self.layers.iter().flat_map(|layer| &layer.document.alerts)
+    }
+
+    /// Whether TLS to this host is left alone. That is less control, so every layer must say so.
+    pub fn passes_through(&self, host: &str) -> bool {
+        let Ok(host) = canonical(host) else { return false };
+        !self.layers.is_empty() && self.layers.iter().all(|layer| layer.document.pass_through.matches(&host))
+    }
+
+    /// The changes to make, in order: the floor's come last, so that none undoes them.
+    pub fn rewrites<'p>(&'p self, http: &Http<'_>) -> impl Iterator<Item = &'p Rewrite> {
+        self.layers
+            .iter()
+            .rev()
+            .flat_map(|layer| &layer.document.rewrites)
+            .filter(|rewrite| rewrite.matches(http))
+    }
+
+    /// The budgets a host draws on: all of them, of all layers.
+    pub fn budgets<'p>(&'p self, host: &str) -> impl Iterator<Item = &'p Budget> {
+        self.all_budgets().filter(|budget| budget.hosts.matches_raw(host))
+    }
+
+    pub fn all_budgets(&self) -> impl Iterator<Item = &Budget> {
+        self.layers.iter().flat_map(|layer| &layer.document.budgets)
+    }
+
+    /// What to do about a secret of this class on its way to this host: the strictest layer's word. None if
+    /// every layer lets it pass.
+    pub fn guard(&self, class: Class, host: &str) -> Option<GuardAction> {
+        self.layers.iter().filter_map(|layer| layer.document.guard.action(class, host)).min()
+    }
+
+    /// The size from which a transfer is flagged.
+    pub fn large_transfer(&self) -> Option<u64> {
+        self.layers.iter().filter_map(|layer| layer.document.guard.large).min()
+    }
+
+    /// What happens by itself on this occasion.
+    pub fn triggers<'p>(&'p self, occasion: &Occasion<'_>) -> impl Iterator<Item = &'p Trigger> {
+        let all = self.layers.iter().flat_map(|layer| &layer.document.triggers);
+        all.filter(|trigger| trigger.fires_on(occasion))
+    }
+}
+
+/// How strong an outcome is: an explicit deny first, then what could not be judged, review, allow.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Strength {
+    Denies,
+    Fails,
+    Reviews,
+    Allows,
+}
+
+impl Layer {
+    fn new(document: Document) -> Self {
+        let (mut hosts, mut others) = (HostIndex::default(), Vec::new());
+        for (rule, number) in document.rules.iter().zip(0..) {
+            match &rule.subject {
+                Subject::Http(http) => hosts.add(&http.page.hosts, number),
+                _ => others.push(number),
+            }
+        }
+        Self { document, hosts, others }
+    }
+
+    /// Calls for each rule that could concern the action.
+    pub(crate) fn candidates<'a>(&'a self, facts: &Facts<'_>, mut visit: impl FnMut(u32, &'a Rule)) {
+        let mut show = |number: u32| {
+            if let Some(rule) = self.document.rules.get(number as usize) {
+                visit(number, rule);
+            }
+        };
+        match (&facts.action, facts.host()) {
+            (Action::Http(_), Ok(host)) => self.hosts.each(host, show),
+            (Action::Http(_), Err(_)) => {}
+            _ => self.others.iter().for_each(|number| show(*number)),
+        }
+    }
+
+    fn decide(&self, facts: &Facts<'_>, layer: usize) -> Decision {
+        let mut best: Option<(Strength, u32, &Rule)> = None;
+        let mut problem = facts.host().err();
+        self.candidates(facts, |number, rule| {
+            let decided = |(strength, at, _): (Strength, u32, &Rule)| {
+                strength == Strength::Denies && (rule.name.effect != Effect::Deny || number >= at)
+            };
+            if best.is_some_and(decided) {
+                return;
+            }
+            let (strength, failure) = match (rule.judge(facts), rule.name.effect) {
+                (Fit::No, _) => return,
+                (Fit::Unknown(problem), _) => (Strength::Fails, Some(problem)),
+                (Fit::Yes, Effect::Deny) => (Strength::Denies, None),
+                (Fit::Yes, Effect::Review) => (Strength::Reviews, None),
+                (Fit::Yes, Effect::Allow) => (Strength::Allows, None),
+            };
+            if best.is_none_or(|(before, at, _)| (strength, number) < (before, at)) {
+                best = Some((strength, number, rule));
+                problem = failure;
+            }
+        });
+        let effect = match best {
+            None | Some((Strength::Denies | Strength::Fails, ..)) => Effect::Deny,
+            Some((Strength::Reviews, ..)) => Effect::Review,
+            Some((Strength::Allows, ..)) => Effect::Allow,
+        };
+        let rule = best.map(|(_, _, rule)| Arc::clone(&rule.name));
+        Decision { effect, rule, problem, contact: self.document.contact.clone(), layer }
+    }
+}

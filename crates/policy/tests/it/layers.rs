@@ -1,0 +1,61 @@
+//! Policies on top of each other: a lower one can only narrow.
+
+use crate::{decide, policy, rule, told};
+use cofferdam_policy::{Class, GuardAction, Policy};
+
+#[test]
+fn both_must_allow() {
+    let floor = policy(&format!(
+        "{}{}{}",
+        rule("floor-all", "allow", "host = [\"a.com\", \"b.com\"]"),
+        rule("floor-no", "deny", "host = \"b.com\"\nmethods = \"DELETE\""),
+        rule("floor-ask", "review", "host = \"b.com\"\nmethods = \"PUT\""),
+    ));
+    let upper = policy(&format!(
+        "{}{}",
+        rule("all", "allow", "host = \"*\""),
+        rule("ask", "review", "host = \"a.com\"\nmethods = \"DELETE\"")
+    ));
+    let both = Policy::layer(&floor, &upper);
+    let check =
+        |request: &str, expected: &str| assert_eq!(told(&decide(&both, request)), expected, "{request}");
+    check("GET https://a.com/", "allow floor-all");
+    check("GET https://c.com/", "deny -");
+    check("DELETE https://b.com/", "deny floor-no");
+    check("PUT https://b.com/", "review floor-ask");
+    check("DELETE https://a.com/", "review ask");
+    // The order of the layers does not widen anything either.
+    let turned = Policy::layer(&upper, &floor);
+    assert_eq!(told(&decide(&turned, "GET https://c.com/")), "deny -");
+    assert_eq!(decide(&both, "DELETE https://a.com/").layer, 1);
+}
+
+#[test]
+fn a_layer_sees_less_and_never_more() {
+    let floor = policy("[tls]\npass_through = [\"*.pinned.com\"]\n[guard]\njwt = \"deny\"");
+    let upper = policy(
+        "[tls]\npass_through = [\"a.pinned.com\", \"b.com\"]\n[guard]\nllm = \"flag\"\n[[guard.allow]]\nhost = \"b.com\"\nclass = [\"jwt\", \"vcs\"]\nreason = \"r\"",
+    );
+    let both = Policy::layer(&floor, &upper);
+    assert!(both.passes_through("A.pinned.com."));
+    assert!(!both.passes_through("x.pinned.com"), "only the floor says so");
+    assert!(!both.passes_through("b.com"), "only the upper one says so");
+    assert_eq!(both.guard(Class::Llm, "b.com"), Some(GuardAction::Deny));
+    assert_eq!(both.guard(Class::Jwt, "b.com"), Some(GuardAction::Deny));
+    assert_eq!(upper.guard(Class::Jwt, "b.com"), None);
+    assert_eq!(upper.guard(Class::Jwt, "c.com"), Some(GuardAction::Flag));
+}
+
+#[test]
+fn only_the_operator_says_where_a_host_is_reached() {
+    let text = "\n[[upstream]]\nhost = \"API.a.com\"\nconnect = \"127.0.0.1:8443\"\nca = \"ca.pem\"\n";
+    let operators = policy(text);
+    assert_eq!(operators.upstream("api.a.com.").unwrap().connect, "127.0.0.1:8443");
+    assert!(operators.upstream("a.com").is_none());
+    let refused = operators.require_no_operator_tables().unwrap_err().to_string();
+    assert!(refused.starts_with("2:1: upstream: only the operator"), "{refused}");
+    assert!(policy("").require_no_operator_tables().is_ok());
+    let alert = policy("[[alert]]\nid = \"a\"\nto = \"syslog\"");
+    let refused = alert.require_no_operator_tables().unwrap_err().to_string();
+    assert_eq!(refused, "1:1: alert: only the operator may write this table; take it out");
+}
