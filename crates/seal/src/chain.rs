@@ -117,6 +117,15 @@ impl Serialize for Content<'_> {
             Body::FileChanged(body) => body.serialize(to),
             Body::ChangesDecided(body) => body.serialize(to),
             Body::SessionEnded(body) => body.serialize(to),
+            Body::EgressDecided(body) => body.serialize(to),
+            Body::EgressEnded(body) => body.serialize(to),
+            Body::EgressRefused(body) => body.serialize(to),
+            Body::CredentialUsed(body) => body.serialize(to),
+            Body::ApprovalAnswered(body) => body.serialize(to),
+            Body::ControlChanged(body) => body.serialize(to),
+            Body::NameAsked(body) => body.serialize(to),
+            Body::StrayPacket(body) => body.serialize(to),
+            Body::AlertSent(body) => body.serialize(to),
             Body::Checkpoint(body) | Body::Head(body) => body.serialize(to),
         }
     }

@@ -1,5 +1,5 @@
 //! What makes a trace provable: one canonical text per value, digests, the hash chain over events, and
-//! Ed25519 signatures over points of that chain.
+//! Ed25519 signatures over points of that chain. And what keeps a secret at rest: authenticated encryption.
 //!
 //! This crate does no I/O and reads neither a clock nor a source of randomness: times and seeds come from
 //! the caller. It holds the only use of a cryptographic library outside TLS.
@@ -7,6 +7,7 @@
 mod canonical;
 mod chain;
 mod checkpoint;
+mod cipher;
 mod digest;
 mod key;
 mod keyring;
@@ -14,6 +15,7 @@ mod keyring;
 pub use canonical::{CanonicalError, MAX_DEPTH, MAX_INTEGER, Problem, Scratch, append_canonical, canonical};
 pub use chain::{Encoder, Link, event_hash};
 pub use checkpoint::{Mark, Statement};
+pub use cipher::{ByteStream, CipherError, CipherKey, KEY_LEN, SALT_LEN, Stretch, TAG_LEN, authenticate, mark, same};
 pub use digest::{Hasher, digest};
 pub use key::{KeyError, PublicKey, SigningKey, seed_to_pem};
 pub use keyring::{Keyring, SignatureError};
