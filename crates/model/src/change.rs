@@ -8,6 +8,8 @@ use serde::{Deserialize, Serialize};
 pub enum ChangeOp {
     Created,
     Modified,
+    /// A file that was there under another name, with the same content.
+    Renamed,
     Deleted,
 }
 
@@ -22,6 +24,32 @@ pub enum FileKind {
     Device,
 }
 
+/// In which respect something that was modified differs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Aspect {
+    /// Of a symlink: its target.
+    Content,
+    Mode,
+    Owner,
+    /// Extended attributes.
+    Attributes,
+    /// It is one file with another name.
+    Links,
+}
+
+impl Aspect {
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Content => "content",
+            Self::Mode => "mode",
+            Self::Owner => "owner",
+            Self::Attributes => "attributes",
+            Self::Links => "links",
+        }
+    }
+}
+
 /// One path of the work dir that differs from what the session began with.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FileChange {
@@ -29,6 +57,12 @@ pub struct FileChange {
     pub kind: FileKind,
     /// Relative to the work dir.
     pub path: RawPath,
+    /// What a renamed file was called before.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub from: Option<RawPath>,
+    /// Only of what was modified.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub changed: Vec<Aspect>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mode: Option<u32>,
     #[serde(default, skip_serializing_if = "Option::is_none", with = "crate::wide::maybe")]
@@ -36,4 +70,9 @@ pub struct FileChange {
     /// Of the content after the change; only for files.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub digest: Option<Digest>,
+}
+
+/// Renames are rare: a trace says nothing of them where there are none.
+pub(crate) fn is_none(count: &u64) -> bool {
+    *count == 0
 }

@@ -1,208 +1,266 @@
-//! Carries a layer's changes over to the work dir.
+//! Carries a layer's changes over to the work dir: all of them or, if we are ended on the way, all or none after
+//! the next start.
 //!
-//! Each file arrives under a temporary name and is renamed into place, so no reader sees half of one. Set-id
-//! bits are stripped, device nodes and sockets refused, owners restored. A path that was changed outside while
-//! the session ran is left alone and named. The whole is not atomic: readers may see a mixture until it ends.
+//! Everything new is first brought to the work dir's file system; then a journal says what is to be done, and
+//! its appearance decides; then each path gets its content by one rename. Readers may see a mixture until it
+//! ends. What was replaced or deleted is moved away, not deleted: deleting is the slow part, and comes after.
 
-use super::clear::{Clearing, changed_outside};
-use super::diff::kind;
-use super::{Layer, OPEN_DIR};
-use cofferdam_model::{ChangeOp, FileChange, FileKind, SkippedChange};
-use cofferdam_runtime::Committed;
-use rustix::fs::{AtFlags, FileType, Mode, OFlags, ResolveFlags, Stat, Timestamps};
+use super::apply::{self, Places};
+use super::cursor::{Cursor, c_name};
+use super::journal::{Head, Ledger, PREFIX, STAGING, Staging, Step};
+use super::plan::Plan;
+use super::stage::Stage;
+use super::{Layer, OPEN_DIR, io, remove};
+use cofferdam_model::FileChange;
+use cofferdam_runtime::{Committed, RuntimeError};
+use rustix::fs::{Mode, RenameFlags, Stat};
 use rustix::io::Errno;
-use std::ffi::{CStr, CString};
-use std::fs::File;
-use std::io;
-use std::os::fd::{AsFd, OwnedFd};
-use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::{Path, PathBuf};
 
-const SET_ID: u32 = 0o6000;
+/// Up to so many changes the disk is waited for file by file; more are cheaper all at once.
+const FEW: usize = 16;
 
-/// Applies `changes`, which came from `diff` of the same layer.
-pub(crate) fn commit(layer: &Layer, changes: &[FileChange]) -> Committed {
-    let mut done = Committed::default();
-    for change in changes {
-        match apply(layer, change) {
-            Ok(()) => done.applied += 1,
-            Err(Refusal::Whole(reason)) => {
-                done.skipped.push(SkippedChange { path: change.path.clone(), reason })
-            }
-            Err(Refusal::Parts(kept)) => done.skipped.extend(kept),
+/// A moment of a commit, before which it can be made to fail.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Moment {
+    Intent,
+    Staging,
+    Stage,
+    Sync,
+    Decide,
+    Apply,
+    Settled,
+    Done,
+    Clean,
+    End,
+}
+
+/// Who is asked before each moment; nobody, but in tests of what happens when one does not come.
+#[derive(Clone, Copy, Default)]
+pub struct Watch<'a>(pub Option<&'a dyn Fn(Moment) -> Result<(), Errno>>);
+
+impl Watch<'_> {
+    pub(super) fn at(&self, moment: Moment) -> Result<(), Errno> {
+        self.0.map_or(Ok(()), |watch| watch(moment))
+    }
+
+    fn io(&self, moment: Moment) -> Result<(), RuntimeError> {
+        self.at(moment).map_err(io(format!("commit ({moment:?})")))
+    }
+}
+
+/// Applies `changes`, which came from `diff` of the same layer; `dir` is the session's own directory. An error
+/// means that nothing was changed, or that the next start completes it: it says which.
+pub fn commit(
+    layer: &Layer,
+    changes: &[FileChange],
+    dir: &Path,
+    watch: Watch<'_>,
+) -> Result<Committed, RuntimeError> {
+    if changes.is_empty() {
+        return Ok(Committed::default());
+    }
+    let fresh = !dir.exists();
+    let ground = Ground::prepare(layer, dir, watch).inspect_err(|_| {
+        if fresh {
+            let _ = rustix::fs::rmdir(dir);
         }
-    }
-    // Last, and inner ones first: a directory without write permission must be filled before it is closed.
-    for change in changes.iter().rev().filter(|c| c.kind == FileKind::Dir && c.op != ChangeOp::Deleted) {
-        if done.skipped.iter().any(|skipped| skipped.path == change.path) {
-            continue;
+    })?;
+    let few = changes.len() <= FEW;
+    let decided = ground.decide(layer, changes, few, watch);
+    let (steps, done) = match decided {
+        Ok(decided) => decided,
+        Err(error) => {
+            // Nothing was decided: what was staged goes, and if that fails, the next start does it.
+            let _ = ground.abandon(dir, fresh);
+            return Err(error);
         }
-        if let Err(reason) = set_mode(layer, change) {
-            done.skipped.push(SkippedChange { path: change.path.clone(), reason });
-        }
-    }
-    done
-}
-
-/// Why a change was not carried out: as a whole, or for some paths of it.
-enum Refusal {
-    Whole(String),
-    Parts(Vec<SkippedChange>),
-}
-
-impl From<String> for Refusal {
-    fn from(reason: String) -> Self {
-        Self::Whole(reason)
-    }
-}
-
-impl From<&str> for Refusal {
-    fn from(reason: &str) -> Self {
-        Self::Whole(reason.into())
-    }
-}
-
-fn set_mode(layer: &Layer, change: &FileChange) -> Result<(), String> {
-    let to = Place::find(&layer.workdir, change.path.as_path())?;
-    let dir = rustix::fs::openat(&to.dir, to.name.as_c_str(), OPEN_DIR, Mode::empty());
-    dir.and_then(|dir| rustix::fs::fchmod(dir, permissions(change)))
-        .map_err(|errno| format!("its mode cannot be set: {errno}"))
-}
-
-/// Where a change goes: an open parent directory and a name, reached without following any link.
-struct Place {
-    dir: OwnedFd,
-    name: CString,
-}
-
-impl Place {
-    fn find(root: &OwnedFd, path: &Path) -> Result<Self, String> {
-        let name = path.file_name().and_then(|n| CString::new(n.as_bytes()).ok()).ok_or("has no name")?;
-        let parent = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
-        let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
-        let dir = rustix::fs::openat2(root, parent, OPEN_DIR, Mode::empty(), resolve)
-            .map_err(|errno| format!("its directory cannot be reached: {errno}"))?;
-        Ok(Self { dir, name })
-    }
-
-    fn stat(&self) -> Option<Stat> {
-        rustix::fs::statat(&self.dir, self.name.as_c_str(), AtFlags::SYMLINK_NOFOLLOW).ok()
-    }
-}
-
-fn apply(layer: &Layer, change: &FileChange) -> Result<(), Refusal> {
-    let path = change.path.as_path();
-    let hidden = layer.planted.iter().any(|hidden| path.starts_with(hidden));
-    if hidden {
-        return Err("the work dir has this path and it is hidden from the sandbox".into());
-    }
-    let to = Place::find(&layer.workdir, path)?;
-    let below = to.stat();
-    if change.op == ChangeOp::Deleted {
-        return clear(layer, &to, path);
-    }
-    match &below {
-        // A directory's time moves whenever an entry does, ours included.
-        Some(stat) if kind(stat) == FileKind::Dir && change.kind == FileKind::Dir => {}
-        Some(stat) if kind(stat) != FileKind::Dir && changed_outside(layer, stat) => {
-            return Err("changed outside while the session ran".into());
-        }
-        Some(stat) if kind(stat) != change.kind => clear(layer, &to, path)?,
-        _ => {}
-    }
-    let from = Place::find(&layer.upper, path)?;
-    let seen = from.stat().ok_or("has gone from the layer")?;
-    let made = |result: Result<(), Errno>| result.map_err(|errno| format!("cannot be made: {errno}").into());
-    let mode = permissions(change);
-    match change.kind {
-        FileKind::Dir => made(make_dir(layer, &to)),
-        FileKind::File => Ok(copy_file(layer, &from, &to, &seen, mode)?),
-        FileKind::Symlink => made(copy_link(layer, &from, &to)),
-        FileKind::Fifo => made(make_fifo(layer, &to, mode)),
-        FileKind::Socket => Err("a socket means nothing without its process".into()),
-        FileKind::Device => Err("device nodes are never carried over".into()),
-    }
-}
-
-fn clear(layer: &Layer, to: &Place, path: &Path) -> Result<(), Refusal> {
-    let mut clearing = Clearing::new(layer);
-    if clearing.clear(to.dir.as_fd(), &to.name, path) { Ok(()) } else { Err(Refusal::Parts(clearing.kept)) }
-}
-
-/// As the session left it, without the set-id bits.
-fn permissions(change: &FileChange) -> Mode {
-    Mode::from_raw_mode(change.mode.unwrap_or(0o600) & !SET_ID)
-}
-
-fn own(layer: &Layer, dir: &OwnedFd, name: &CStr) -> Result<(), Errno> {
-    let Some((uid, gid)) = layer.owner else { return Ok(()) };
-    let (uid, gid) = (rustix::fs::Uid::from_raw(uid), rustix::fs::Gid::from_raw(gid));
-    rustix::fs::chownat(dir, name, Some(uid), Some(gid), AtFlags::SYMLINK_NOFOLLOW)
-}
-
-fn make_dir(layer: &Layer, to: &Place) -> Result<(), Errno> {
-    match rustix::fs::mkdirat(&to.dir, to.name.as_c_str(), Mode::RWXU) {
-        Err(Errno::EXIST) => Ok(()),
-        other => other.and_then(|()| own(layer, &to.dir, &to.name)),
-    }
-}
-
-fn make_fifo(layer: &Layer, to: &Place, mode: Mode) -> Result<(), Errno> {
-    match rustix::fs::mknodat(&to.dir, to.name.as_c_str(), FileType::Fifo, mode, 0) {
-        Err(Errno::EXIST) => Ok(()),
-        other => other.and_then(|()| own(layer, &to.dir, &to.name)),
-    }
-}
-
-/// A name next to `name` that nobody uses; leftovers of a crash are recognisable by it.
-fn temporary(name: &CStr) -> CString {
-    let tag = rustix::process::getpid().as_raw_nonzero();
-    let digest = cofferdam_seal::digest(name.to_bytes());
-    CString::new(format!(".cofferdam-{tag}-{}", &digest.to_string()[..16])).unwrap_or_default()
-}
-
-fn copy_link(layer: &Layer, from: &Place, to: &Place) -> Result<(), Errno> {
-    let target = rustix::fs::readlinkat(&from.dir, from.name.as_c_str(), Vec::new())?;
-    let temporary = temporary(&to.name);
-    rustix::fs::symlinkat(target.as_c_str(), &to.dir, temporary.as_c_str())?;
-    let placed = own(layer, &to.dir, &temporary)
-        .and_then(|()| rustix::fs::renameat(&to.dir, temporary.as_c_str(), &to.dir, to.name.as_c_str()));
-    if placed.is_err() {
-        let _ = rustix::fs::unlinkat(&to.dir, temporary.as_c_str(), AtFlags::empty());
-    }
-    placed
-}
-
-fn copy_file(layer: &Layer, from: &Place, to: &Place, seen: &Stat, mode: Mode) -> Result<(), String> {
-    let temporary = temporary(&to.name);
-    let copied = fill(layer, from, to, &temporary, seen).and_then(|file| finish(&file, to, &temporary, mode));
-    if copied.is_err() {
-        let _ = rustix::fs::unlinkat(&to.dir, temporary.as_c_str(), AtFlags::empty());
-    }
-    copied.map_err(|error| format!("cannot be written: {error}"))
-}
-
-fn fill(layer: &Layer, from: &Place, to: &Place, temporary: &CStr, seen: &Stat) -> io::Result<File> {
-    let read = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK;
-    let write = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    let mut source = File::from(rustix::fs::openat(&from.dir, from.name.as_c_str(), read, Mode::empty())?);
-    let mut target = File::from(rustix::fs::openat(&to.dir, temporary, write, Mode::RUSR | Mode::WUSR)?);
-    io::copy(&mut source, &mut target)?;
-    if let Some((uid, gid)) = layer.owner {
-        let (uid, gid) = (rustix::fs::Uid::from_raw(uid), rustix::fs::Gid::from_raw(gid));
-        rustix::fs::fchown(&target, Some(uid), Some(gid))?;
-    }
-    let time = |seconds: i64, nanos: u64| rustix::fs::Timespec { tv_sec: seconds, tv_nsec: nanos as i64 };
-    let times = Timestamps {
-        last_access: time(seen.st_atime, seen.st_atime_nsec),
-        last_modification: time(seen.st_mtime, seen.st_mtime_nsec),
     };
-    rustix::fs::futimens(&target, &times)?;
-    Ok(target)
+    ground.carry_out(&steps, done, few, watch).map_err(|(doing, errno)| {
+        RuntimeError::io(format!("{doing}; the journal is kept, and the next start completes the commit"))(
+            errno,
+        )
+    })
 }
 
-/// Only now does the file get its mode and its name: before, nobody else can read half of it.
-fn finish(file: &File, to: &Place, temporary: &CStr, mode: Mode) -> io::Result<()> {
-    rustix::fs::fchmod(file, mode)?;
-    Ok(rustix::fs::renameat(&to.dir, temporary, &to.dir, to.name.as_c_str())?)
+/// A commit's directories.
+struct Ground {
+    head: Head,
+    ledger: Ledger,
+    work: OwnedFd,
+    /// The work dir, before anything was staged in it.
+    before: Stat,
+    staging: OwnedFd,
+    /// The layer, if its files can be renamed into the work dir.
+    upper: Option<OwnedFd>,
+}
+
+impl Ground {
+    fn prepare(layer: &Layer, dir: &Path, watch: Watch<'_>) -> Result<Self, RuntimeError> {
+        let failed = || io(format!("prepare a commit to {}", layer.workdir_path.display()));
+        watch.io(Moment::Intent)?;
+        let here = beside(&layer.workdir, dir).map_err(failed())?;
+        let staging = if here { Staging::Here } else { Staging::Workdir(unguessable().map_err(failed())?) };
+        let before = rustix::fs::fstat(&layer.workdir).map_err(failed())?;
+        let head = Head::new(&layer.workdir_path, before.st_ino, staging);
+        let ledger = Ledger::begin(dir, &head)?;
+        let made =
+            watch.at(Moment::Staging).and_then(|()| make_staging(&head, &ledger, layer.workdir.as_fd()));
+        let staging = match made {
+            Ok(staging) => staging,
+            Err(errno) => {
+                let _ = ledger.end();
+                return Err(failed()(errno));
+            }
+        };
+        let upper = if here { own_upper(layer, &ledger).map_err(failed())? } else { None };
+        let work = layer.workdir.try_clone().map_err(RuntimeError::io("open the work dir"))?;
+        Ok(Self { head, ledger, work, before, staging, upper })
+    }
+
+    /// Up to the decision. Until then the work dir is as it was.
+    fn decide(
+        &self,
+        layer: &Layer,
+        changes: &[FileChange],
+        few: bool,
+        watch: Watch<'_>,
+    ) -> Result<(Vec<Step>, Committed), RuntimeError> {
+        let place = layer.workdir_path.display();
+        let failed = || io(format!("stage the changes for {place}; nothing was changed"));
+        let cursor = |fd: &OwnedFd| Cursor::new(fd.as_fd()).map_err(failed());
+        let stage =
+            Stage::new(cursor(&layer.upper)?, cursor(&self.staging)?, self.upper.is_some(), layer.owner, few);
+        let plan = Plan::new(layer, (cursor(&layer.workdir)?, self.before), stage, changes);
+        let plan = plan.make(changes, watch).map_err(|(path, errno)| {
+            io(format!("stage {} for {place}; nothing was changed: make room, or discard", path.display()))(
+                errno,
+            )
+        })?;
+        let (steps, skipped, applied) = plan.finish().map_err(failed())?;
+        watch.io(Moment::Sync)?;
+        let synced = if few { rustix::fs::fsync(&self.staging) } else { rustix::fs::syncfs(&self.staging) };
+        synced.map_err(failed())?;
+        watch.io(Moment::Decide)?;
+        self.ledger.decide(&self.head, &steps)?;
+        Ok((steps, Committed { applied, skipped }))
+    }
+
+    fn carry_out(
+        self,
+        steps: &[Step],
+        mut done: Committed,
+        few: bool,
+        watch: Watch<'_>,
+    ) -> Result<Committed, (&'static str, std::io::Error)> {
+        let doing = |what: &'static str| move |errno: Errno| (what, errno.into());
+        let mut places = Places {
+            work: Cursor::new(self.work.as_fd()).map_err(doing("open the work dir"))?,
+            staging: Cursor::new(self.staging.as_fd()).map_err(doing("open the staging directory"))?,
+            upper: self
+                .upper
+                .as_ref()
+                .map(|fd| Cursor::new(fd.as_fd()))
+                .transpose()
+                .map_err(doing("open the layer"))?,
+        };
+        let skipped = apply::apply(steps, &mut places, watch).map_err(doing("put the changes in place"))?;
+        watch.at(Moment::Settled).map_err(doing("wait for the disk"))?;
+        apply::sync(steps, &mut places, few).map_err(doing("wait for the disk"))?;
+        watch.at(Moment::Done).map_err(doing("close the journal"))?;
+        let failed = |error: RuntimeError| ("close the journal", std::io::Error::other(error));
+        self.ledger.done().map_err(failed)?;
+        done.applied = done.applied.saturating_sub(skipped.len() as u64);
+        done.skipped.extend(skipped);
+        // It is complete. Whatever fails now is only not yet tidy.
+        let clean = watch.at(Moment::Clean).and_then(|()| self.clean());
+        if clean.and_then(|()| watch.at(Moment::End)).is_ok() {
+            let _ = self.ledger.end();
+        }
+        Ok(done)
+    }
+
+    /// What lies in the work dir goes now; what lies beside the journal goes with the layer, out of everyone's way.
+    fn clean(&self) -> Result<(), Errno> {
+        match &self.head.staging {
+            Staging::Here => Ok(()),
+            Staging::Workdir(name) => remove::remove_at(self.work.as_fd(), &c_name(name.as_ref())?),
+        }
+    }
+
+    fn abandon(self, dir: &Path, fresh: bool) -> Result<(), RuntimeError> {
+        sweep(&self.head, &self.ledger, Some(self.work.as_fd())).map_err(io("remove what was staged"))?;
+        self.ledger.end()?;
+        if fresh { remove::remove_tree(dir).map_err(io("remove what was staged")) } else { Ok(()) }
+    }
+}
+
+/// Whether a file in `dir` can be renamed into the work dir: the same file system, seen through the same mount.
+/// The target of the trial is no name at all, so that nothing is touched; the kernel looks at the mounts first.
+fn beside(work: &OwnedFd, dir: &Path) -> Result<bool, Errno> {
+    let near = if dir.exists() { dir } else { dir.parent().unwrap_or(dir) };
+    let near = rustix::fs::open(near, OPEN_DIR, Mode::empty())?;
+    if rustix::fs::fstat(&near)?.st_dev != rustix::fs::fstat(work)?.st_dev {
+        return Ok(false);
+    }
+    let tried = rustix::fs::renameat_with(&near, ".", work, ".", RenameFlags::NOREPLACE);
+    Ok(tried != Err(Errno::XDEV))
+}
+
+fn unguessable() -> Result<String, Errno> {
+    let mut random = [0u8; 16];
+    rustix::rand::getrandom(&mut random, rustix::rand::GetRandomFlags::empty())?;
+    Ok(PREFIX
+        .chars()
+        .chain(random.iter().flat_map(|byte| format!("{byte:02x}").chars().collect::<Vec<_>>()))
+        .collect())
+}
+
+fn make_staging(head: &Head, ledger: &Ledger, work: BorrowedFd<'_>) -> Result<OwnedFd, Errno> {
+    let (dir, name) = match &head.staging {
+        Staging::Here => (ledger.dir.as_fd(), STAGING),
+        Staging::Workdir(name) => (work, name.as_str()),
+    };
+    if matches!(head.staging, Staging::Here) {
+        // What an earlier commit of this session moved away.
+        remove::remove_at(dir, &c_name(name.as_ref())?)?;
+    }
+    rustix::fs::mkdirat(dir, name, Mode::RWXU)?;
+    rustix::fs::openat(dir, name, OPEN_DIR, Mode::empty())
+}
+
+/// The layer, if it lies beside the journal, where whoever completes the commit finds it.
+fn own_upper(layer: &Layer, ledger: &Ledger) -> Result<Option<OwnedFd>, Errno> {
+    let upper = match rustix::fs::openat(&ledger.dir, "upper", OPEN_DIR, Mode::empty()) {
+        Err(Errno::NOENT) => return Ok(None),
+        other => other?,
+    };
+    let identity = |fd: &OwnedFd| rustix::fs::fstat(fd).map(|stat| (stat.st_dev, stat.st_ino));
+    Ok((identity(&upper)? == identity(&layer.upper)?).then_some(upper))
+}
+
+/// Removes the staging directory, wherever it is.
+pub(super) fn sweep(head: &Head, ledger: &Ledger, work: Option<BorrowedFd<'_>>) -> Result<(), Errno> {
+    match (&head.staging, work) {
+        (Staging::Here, _) => remove::remove_at(ledger.dir.as_fd(), &c_name(STAGING.as_ref())?),
+        (Staging::Workdir(name), Some(work)) if is_ours(name) => {
+            remove::remove_at(work, &c_name(name.as_ref())?)
+        }
+        _ => Ok(()),
+    }
+}
+
+fn is_ours(name: &str) -> bool {
+    name.strip_prefix(PREFIX).is_some_and(|rest| rest.bytes().all(|b| b.is_ascii_hexdigit()))
+}
+
+/// The work dir that a journal speaks of, if it is still the one.
+pub(super) fn find_work(head: &Head) -> Result<Option<OwnedFd>, Errno> {
+    let path: PathBuf = head.workdir.as_path().to_owned();
+    match rustix::fs::open(&path, OPEN_DIR, Mode::empty()) {
+        Ok(work) if rustix::fs::fstat(&work)?.st_ino == head.inode => Ok(Some(work)),
+        Ok(_) | Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => Ok(None),
+        Err(errno) => Err(errno),
+    }
 }

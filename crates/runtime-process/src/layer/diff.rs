@@ -1,29 +1,38 @@
-//! Reads the layer against the work dir: what was created, modified, deleted.
+//! Reads the layer against the work dir: what was created, modified, renamed, deleted, and in which respect.
+//! A time that alone differs is no change.
 
-use super::{Layer, OPEN_DIR, io, names};
-use cofferdam_model::{ChangeOp, Digest, FileChange, FileKind, RawPath};
+use super::cursor::DEPTH;
+use super::tree::{READ_FILE, content};
+use super::{Layer, OPEN_DIR, attributes, io, is_marked, is_opaque, is_whiteout, kind, names, renames};
+use cofferdam_model::{Aspect, ChangeOp, Digest, FileChange, FileKind, RawPath};
 use cofferdam_runtime::RuntimeError;
-use cofferdam_seal::Hasher;
-use rustix::fs::{AtFlags, FileType, Mode, OFlags, Stat};
+use rustix::fs::{AtFlags, Mode, OFlags, Stat};
 use rustix::io::Errno;
 use std::ffi::{CStr, OsStr};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-/// Deeper trees exist only to exhaust whoever walks them.
-const DEPTH: usize = 400;
+/// A file that is almost all hole and larger than this costs its maker nothing and its reader hours: it is told
+/// and kept, without a digest.
+const HOLLOW: i64 = 1 << 30;
 
-pub(crate) fn diff(layer: &Layer) -> Result<Vec<FileChange>, RuntimeError> {
-    let mut walk = Walk { layer, found: Vec::new() };
-    let lower = layer.workdir.try_clone().map_err(RuntimeError::io("read the work dir"))?;
-    walk.dir(layer.upper.as_fd(), Some(lower.as_fd()), Path::new(""), Below { depth: 0, opaque: false })?;
-    Ok(walk.found)
+/// What the session did to its work dir, parents before children.
+pub fn diff(layer: &Layer) -> Result<Vec<FileChange>, RuntimeError> {
+    let mut walk = Walk { layer, found: Vec::new(), buffer: vec![0; 128 << 10] };
+    let dirs =
+        Dirs { upper: layer.upper.as_fd(), lower: Some(layer.workdir.as_fd()), depth: 0, opaque: false };
+    walk.dir(dirs, Path::new(""))?;
+    let mut found = walk.found;
+    renames::pair(layer, &mut found)?;
+    Ok(found)
 }
 
-/// How deep the walk is, and whether some directory above replaced the one that was there.
+/// A directory in both layers, and whether some directory above replaced the one that was there.
 #[derive(Clone, Copy)]
-struct Below {
+struct Dirs<'a> {
+    upper: BorrowedFd<'a>,
+    lower: Option<BorrowedFd<'a>>,
     depth: usize,
     opaque: bool,
 }
@@ -31,6 +40,7 @@ struct Below {
 struct Walk<'a> {
     layer: &'a Layer,
     found: Vec<FileChange>,
+    buffer: Vec<u8>,
 }
 
 /// One name in both layers.
@@ -41,39 +51,32 @@ struct Pair<'a> {
     below: Option<Stat>,
 }
 
+impl Pair<'_> {
+    /// What is below, if it is of the same kind.
+    fn same_kind(&self) -> Option<&Stat> {
+        self.below.as_ref().filter(|below| kind(below) == kind(&self.upper))
+    }
+}
+
 impl Walk<'_> {
-    fn dir(
-        &mut self,
-        upper: BorrowedFd<'_>,
-        lower: Option<BorrowedFd<'_>>,
-        at: &Path,
-        below: Below,
-    ) -> Result<(), RuntimeError> {
-        if below.depth > DEPTH {
+    fn dir(&mut self, dirs: Dirs<'_>, at: &Path) -> Result<(), RuntimeError> {
+        if dirs.depth > DEPTH {
             let fix = "discard the changes, or keep them with a shallower tree".into();
-            return Err(RuntimeError::Refused {
-                what: format!("the work dir has more than {DEPTH} levels"),
-                fix,
-            });
+            let what = format!("the work dir has more than {DEPTH} levels");
+            return Err(RuntimeError::Refused { what, fix });
         }
-        for name in names(upper).map_err(io(format!("read the layer at /{}", at.display())))? {
+        for name in names(dirs.upper).map_err(io(format!("read the layer at /{}", at.display())))? {
             let path = at.join(OsStr::from_bytes(name.to_bytes()));
             let stat =
                 |dir: BorrowedFd<'_>| rustix::fs::statat(dir, name.as_c_str(), AtFlags::SYMLINK_NOFOLLOW);
-            let seen = stat(upper).map_err(io(format!("look at {}", path.display())))?;
-            let pair = Pair { name: &name, path, upper: seen, below: lower.and_then(|dir| stat(dir).ok()) };
-            self.entry(upper, lower, pair, below)?;
+            let seen = stat(dirs.upper).map_err(io(format!("look at {}", path.display())))?;
+            let below = dirs.lower.and_then(|dir| stat(dir).ok());
+            self.entry(dirs, Pair { name: &name, path, upper: seen, below })?;
         }
         Ok(())
     }
 
-    fn entry(
-        &mut self,
-        upper: BorrowedFd<'_>,
-        lower: Option<BorrowedFd<'_>>,
-        pair: Pair<'_>,
-        at: Below,
-    ) -> Result<(), RuntimeError> {
+    fn entry(&mut self, dirs: Dirs<'_>, pair: Pair<'_>) -> Result<(), RuntimeError> {
         if is_whiteout(&pair.upper) {
             if let Some(below) = pair.below.filter(|_| !self.layer.planted.contains(&pair.path)) {
                 self.deleted(&pair.path, &below);
@@ -81,88 +84,136 @@ impl Walk<'_> {
             return Ok(());
         }
         match kind(&pair.upper) {
-            FileKind::Dir => self.directory(upper, lower, pair, at),
-            FileKind::File => self.file(upper, lower, pair),
+            FileKind::Dir => self.directory(dirs, pair),
+            FileKind::File => self.file(dirs, pair),
+            FileKind::Symlink => {
+                let changed = self.aspects(&pair, Some(same_target(dirs, &pair)), None);
+                if pair.same_kind().is_none() || !changed.is_empty() {
+                    self.push(&pair, None, changed);
+                }
+                Ok(())
+            }
             _ => {
-                self.push(&pair, None);
+                let changed = self.aspects(&pair, None, None);
+                self.push(&pair, None, changed);
                 Ok(())
             }
         }
     }
 
-    fn directory(
-        &mut self,
-        upper: BorrowedFd<'_>,
-        lower: Option<BorrowedFd<'_>>,
-        pair: Pair<'_>,
-        at: Below,
-    ) -> Result<(), RuntimeError> {
-        let merged = pair.below.as_ref().is_some_and(|b| kind(b) == FileKind::Dir);
-        if !merged || pair.below.as_ref().is_some_and(|b| mode(b) != mode(&pair.upper)) {
-            self.push(&pair, None);
-        }
-        let inner = match open_own(upper, pair.name, OPEN_DIR, Mode::RWXU) {
+    fn directory(&mut self, dirs: Dirs<'_>, pair: Pair<'_>) -> Result<(), RuntimeError> {
+        let merged = pair.same_kind().is_some();
+        let inner = match open_own(dirs.upper, pair.name, OPEN_DIR, Mode::RWXU) {
             Ok(inner) => inner,
             // Another inside user's private directory (range mode): it is told, without its content.
-            Err(Errno::ACCESS | Errno::PERM) => return Ok(()),
+            Err(Errno::ACCESS | Errno::PERM) => {
+                self.push(&pair, None, Vec::new());
+                return Ok(());
+            }
             Err(errno) => return Err(io(format!("read the layer at {}", pair.path.display()))(errno)),
         };
-        let below = match (lower, merged) {
+        if is_marked(inner.as_fd(), "redirect", self.layer.by_root) {
+            return Err(partial(&pair.path, "a directory that was moved without its content"));
+        }
+        let below = match (dirs.lower, merged) {
             (Some(dir), true) => rustix::fs::openat(dir, pair.name, OPEN_DIR, Mode::empty()).ok(),
             _ => None,
         };
+        let same = below.as_ref().map(|below| same_attributes(&inner, below));
+        let changed = self.aspects(&pair, None, same);
+        if !merged || !changed.is_empty() {
+            self.push(&pair, None, changed);
+        }
         // What lies in a directory that replaced another carries no mark of its own.
-        let opaque = at.opaque || is_opaque(&inner, self.layer.by_root);
+        let opaque = dirs.opaque || is_opaque(inner.as_fd(), self.layer.by_root);
         if let Some(below) = below.as_ref().filter(|_| opaque) {
             self.hidden_by_opaque(&inner, below, &pair.path)?;
         }
-        let at = Below { depth: at.depth + 1, opaque };
-        self.dir(inner.as_fd(), below.as_ref().map(AsFd::as_fd), &pair.path, at)
+        let lower = below.as_ref().map(AsFd::as_fd);
+        self.dir(Dirs { upper: inner.as_fd(), lower, depth: dirs.depth + 1, opaque }, &pair.path)
     }
 
     /// An opaque directory replaced the one below: what it does not hold itself is gone.
     fn hidden_by_opaque(&mut self, upper: &OwnedFd, lower: &OwnedFd, at: &Path) -> Result<(), RuntimeError> {
         for name in names(lower.as_fd()).map_err(io(format!("read {}", at.display())))? {
             let stat = |dir: &OwnedFd| rustix::fs::statat(dir, name.as_c_str(), AtFlags::SYMLINK_NOFOLLOW);
-            if let (Err(Errno::NOENT), Ok(below)) = (stat(upper), stat(lower)) {
-                self.deleted(&at.join(OsStr::from_bytes(name.to_bytes())), &below);
+            let path = at.join(OsStr::from_bytes(name.to_bytes()));
+            if let (Err(Errno::NOENT), Ok(below), false) =
+                (stat(upper), stat(lower), self.layer.planted.contains(&path))
+            {
+                self.deleted(&path, &below);
             }
         }
         Ok(())
     }
 
-    fn file(
-        &mut self,
-        upper: BorrowedFd<'_>,
-        lower: Option<BorrowedFd<'_>>,
-        pair: Pair<'_>,
-    ) -> Result<(), RuntimeError> {
-        let digest = match open_own(upper, pair.name, READ_FILE, Mode::RUSR | Mode::WUSR).and_then(digest) {
-            Ok(digest) => Some(digest),
+    fn file(&mut self, dirs: Dirs<'_>, pair: Pair<'_>) -> Result<(), RuntimeError> {
+        let file = match open_own(dirs.upper, pair.name, READ_FILE, Mode::RUSR | Mode::WUSR) {
+            Ok(file) => file,
             // Another inside user's private file (range mode): the change is still told, without its content.
-            Err(Errno::ACCESS | Errno::PERM) => None,
+            Err(Errno::ACCESS | Errno::PERM) => {
+                let changed = self.aspects(&pair, Some(false), None);
+                self.push(&pair, None, changed);
+                return Ok(());
+            }
             Err(errno) => return Err(io(format!("read {}", pair.path.display()))(errno)),
         };
-        let same_shape = |b: &Stat| {
-            kind(b) == FileKind::File && b.st_size == pair.upper.st_size && mode(b) == mode(&pair.upper)
+        if is_marked(file.as_fd(), "metacopy", self.layer.by_root) {
+            return Err(partial(&pair.path, "a file that was copied without its content"));
+        }
+        let reading = || io(format!("read {}", pair.path.display()));
+        let hollow = pair.upper.st_size > HOLLOW && pair.upper.st_blocks * 512 < pair.upper.st_size / 16;
+        let digest = (!hollow).then(|| content(&file, &mut self.buffer)).transpose();
+        let digest = digest.map_err(reading())?;
+        let below = match (dirs.lower, pair.same_kind()) {
+            (Some(dir), Some(_)) => rustix::fs::openat(dir, pair.name, READ_FILE, Mode::empty()).ok(),
+            _ => None,
         };
-        let unchanged = pair.below.as_ref().is_some_and(same_shape)
+        let same_size = pair.below.as_ref().is_some_and(|below| below.st_size == pair.upper.st_size);
+        let same = same_size
             && digest.is_some()
-            && lower.and_then(|dir| {
-                rustix::fs::openat(dir, pair.name, READ_FILE, Mode::empty()).and_then(self::digest).ok()
-            }) == digest;
-        if !unchanged {
-            self.push(&pair, digest);
+            && below.as_ref().and_then(|file| content(file, &mut self.buffer).ok()) == digest;
+        let attributes = below.as_ref().map(|below| same_attributes(&file, below));
+        let changed = self.aspects(&pair, Some(same), attributes);
+        if pair.same_kind().is_none() || !changed.is_empty() {
+            self.push(&pair, digest, changed);
         }
         Ok(())
     }
 
-    fn push(&mut self, pair: &Pair<'_>, digest: Option<Digest>) {
-        let same_kind = pair.below.as_ref().is_some_and(|b| kind(b) == kind(&pair.upper));
+    /// In which respects something differs from what was there.
+    fn aspects(&self, pair: &Pair<'_>, same: Option<bool>, attributes: Option<bool>) -> Vec<Aspect> {
+        let Some(below) = pair.same_kind() else { return Vec::new() };
+        let is_dir = kind(below) == FileKind::Dir;
+        let all = [
+            (Aspect::Content, same == Some(false)),
+            (Aspect::Mode, kind(below) != FileKind::Symlink && mode(below) != mode(&pair.upper)),
+            (Aspect::Owner, self.other_owner(pair, below)),
+            (Aspect::Attributes, attributes == Some(false)),
+            // Copied up because it got another name: both names are one file now.
+            (Aspect::Links, !is_dir && same == Some(true) && pair.upper.st_nlink > 1),
+        ];
+        all.into_iter().filter(|(_, differs)| *differs).map(|(aspect, _)| aspect).collect()
+    }
+
+    fn other_owner(&self, pair: &Pair<'_>, below: &Stat) -> bool {
+        match (self.layer.owner, self.layer.inside) {
+            // What belongs to others is nobody's inside, before and after.
+            (Some(owner), Some(inside)) => {
+                (below.st_uid, below.st_gid) == owner && (pair.upper.st_uid, pair.upper.st_gid) != inside
+            }
+            _ => (pair.upper.st_uid, pair.upper.st_gid) != (below.st_uid, below.st_gid),
+        }
+    }
+
+    fn push(&mut self, pair: &Pair<'_>, digest: Option<Digest>, changed: Vec<Aspect>) {
+        let op = if pair.same_kind().is_some() { ChangeOp::Modified } else { ChangeOp::Created };
         self.found.push(FileChange {
-            op: if same_kind { ChangeOp::Modified } else { ChangeOp::Created },
+            op,
             kind: kind(&pair.upper),
             path: RawPath::from(pair.path.as_path()),
+            from: None,
+            changed,
             mode: Some(mode(&pair.upper)),
             size: (kind(&pair.upper) == FileKind::File).then_some(pair.upper.st_size as u64),
             digest,
@@ -170,11 +221,12 @@ impl Walk<'_> {
     }
 
     fn deleted(&mut self, path: &Path, below: &Stat) {
-        let path = RawPath::from(path);
         self.found.push(FileChange {
             op: ChangeOp::Deleted,
             kind: kind(below),
-            path,
+            path: RawPath::from(path),
+            from: None,
+            changed: Vec::new(),
             mode: None,
             size: None,
             digest: None,
@@ -182,15 +234,24 @@ impl Walk<'_> {
     }
 }
 
-fn is_whiteout(stat: &Stat) -> bool {
-    kind(stat) == FileKind::Device && stat.st_rdev == 0
+/// The kernel was set to keep less in a layer than we read out of it.
+fn partial(path: &Path, what: &str) -> RuntimeError {
+    RuntimeError::Refused {
+        what: format!("the layer holds {what}: {}", path.display()),
+        fix: "set the kernel's overlay parameters `redirect_dir` and `metacopy` to N".into(),
+    }
 }
 
-/// The overlay's own mark. The other kind's name is an ordinary attribute, which the inside may set.
-fn is_opaque(dir: &OwnedFd, by_root: bool) -> bool {
-    let mut value = [0u8; 1];
-    let name = if by_root { "trusted.overlay.opaque" } else { "user.overlay.opaque" };
-    rustix::fs::fgetxattr(dir, name, &mut value[..]) == Ok(1) && value[0] == b'y'
+fn same_target(dirs: Dirs<'_>, pair: &Pair<'_>) -> bool {
+    let target = |dir: BorrowedFd<'_>| rustix::fs::readlinkat(dir, pair.name, Vec::new()).ok();
+    target(dirs.upper).is_some_and(|new| dirs.lower.and_then(target) == Some(new))
+}
+
+fn same_attributes(upper: &OwnedFd, below: &OwnedFd) -> bool {
+    match (attributes::read(upper.as_fd()), attributes::read(below.as_fd())) {
+        (Ok(new), Ok(old)) => new == old,
+        _ => true,
+    }
 }
 
 /// Opens something of the layer that its owner may have closed to itself, by giving us permission first. The
@@ -205,31 +266,6 @@ fn open_own(dir: BorrowedFd<'_>, name: &CStr, flags: OFlags, mode: Mode) -> Resu
     }
 }
 
-fn mode(stat: &Stat) -> u32 {
+pub(super) fn mode(stat: &Stat) -> u32 {
     stat.st_mode & 0o7777
-}
-
-pub(super) fn kind(stat: &Stat) -> FileKind {
-    match FileType::from_raw_mode(stat.st_mode) {
-        FileType::RegularFile => FileKind::File,
-        FileType::Directory => FileKind::Dir,
-        FileType::Symlink => FileKind::Symlink,
-        FileType::Fifo => FileKind::Fifo,
-        FileType::Socket => FileKind::Socket,
-        _ => FileKind::Device,
-    }
-}
-
-const READ_FILE: OFlags =
-    OFlags::RDONLY.union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC).union(OFlags::NONBLOCK);
-
-fn digest(file: OwnedFd) -> Result<Digest, Errno> {
-    let mut hasher = Hasher::new();
-    let mut buffer = vec![0u8; 128 << 10];
-    loop {
-        match rustix::io::read(&file, &mut buffer)? {
-            0 => return Ok(hasher.finish()),
-            n => hasher.update(&buffer[..n]),
-        }
-    }
 }

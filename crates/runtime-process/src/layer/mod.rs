@@ -2,37 +2,99 @@
 //! so reading it gives the changes, applying it keeps them and removing it discards them.
 //!
 //! Its content was written by the inside and is hostile: no name is followed through a link, nothing is
-//! trusted to be what it was a moment ago.
+//! trusted to be what it was a moment ago, and no mark of the overlay is believed that the inside could set.
 
-mod clear;
+mod apply;
+mod attributes;
 mod commit;
+mod copy;
+mod cursor;
 mod diff;
+mod journal;
+mod merge;
+mod plan;
+mod recover;
 mod remove;
+mod renames;
+mod stack;
+mod stage;
+mod survey;
+mod text;
+mod tree;
 
-pub(crate) use commit::commit;
-pub(crate) use diff::diff;
+pub use commit::{Moment, Watch, commit};
+pub use diff::diff;
+pub(crate) use recover::leave;
+pub use recover::{Recovered, pending, recover};
 pub(crate) use remove::remove_tree;
+pub use stack::{Layers, Stack};
+pub use text::{FileDiff, text_diff};
+pub use tree::{Counts, tree_hash};
 
 use crate::layout::Layout;
+use cofferdam_model::FileKind;
 use cofferdam_runtime::RuntimeError;
-use rustix::fs::{CWD, FileType, Mode, OFlags};
+use rustix::fs::{CWD, FileType, Mode, OFlags, Stat};
 use rustix::io::Errno;
+use rustix::time::{ClockId, clock_gettime};
 use std::collections::BTreeSet;
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
 /// A layer with all that is needed to read it against the work dir.
-pub(crate) struct Layer {
-    pub(crate) upper: OwnedFd,
-    pub(crate) workdir: OwnedFd,
+#[derive(Debug)]
+pub struct Layer {
+    pub upper: OwnedFd,
+    pub workdir: OwnedFd,
+    /// Where the work dir was opened, for whoever completes a commit after us.
+    pub workdir_path: PathBuf,
     /// Whiteouts of ours: the inside did not delete these.
-    pub(crate) planted: BTreeSet<PathBuf>,
-    /// When the session began, by the clock that stamps files: what changed below after it is a conflict.
-    pub(crate) began: (i64, u32),
+    pub planted: BTreeSet<PathBuf>,
+    /// What changed below after this is a conflict.
+    pub began: Began,
     /// Who owns what is kept, where the inside's ids are not the host's.
-    pub(crate) owner: Option<(u32, u32)>,
+    pub owner: Option<(u32, u32)>,
+    /// The host's ids behind the inside's user: what the work dir's owner is shown as.
+    pub inside: Option<(u32, u32)>,
     /// Whether root mounted the overlay: then its marks are `trusted` attributes, which the inside cannot set.
-    pub(crate) by_root: bool,
+    pub by_root: bool,
+}
+
+/// When a session began, by the clock that stamps files.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Began {
+    stamp: (i64, u32),
+    /// That clock's lead over one that nobody can set.
+    lead: i128,
+}
+
+fn nanos(clock: ClockId) -> i128 {
+    let now = clock_gettime(clock);
+    i128::from(now.tv_sec) * 1_000_000_000 + i128::from(now.tv_nsec)
+}
+
+impl Began {
+    /// The fine clock: files that were looked at are stamped by it, and one written just now is no conflict.
+    pub fn now() -> Self {
+        let now = clock_gettime(ClockId::Realtime);
+        Self {
+            stamp: (now.tv_sec, now.tv_nsec as u32),
+            lead: nanos(ClockId::Realtime) - nanos(ClockId::Boottime),
+        }
+    }
+
+    /// The stamp that tells before from after. If the clock was set back meanwhile, files written since carry
+    /// earlier stamps than the beginning: then the line moves back with it.
+    pub(crate) fn line(&self) -> (i64, u32) {
+        /// Less than this is the clock being steered, not set.
+        const STEERED: i128 = 500_000_000;
+        let back = self.lead - (nanos(ClockId::Realtime) - nanos(ClockId::Boottime));
+        if back < STEERED {
+            return self.stamp;
+        }
+        let line = i128::from(self.stamp.0) * 1_000_000_000 + i128::from(self.stamp.1) - back - STEERED;
+        ((line / 1_000_000_000) as i64, (line % 1_000_000_000).max(0) as u32)
+    }
 }
 
 pub(crate) const OPEN_DIR: OFlags =
@@ -89,4 +151,50 @@ pub(crate) fn names(dir: BorrowedFd<'_>) -> Result<Vec<std::ffi::CString>, Errno
     }
     found.sort();
     Ok(found)
+}
+
+fn kind(stat: &Stat) -> FileKind {
+    match FileType::from_raw_mode(stat.st_mode) {
+        FileType::RegularFile => FileKind::File,
+        FileType::Directory => FileKind::Dir,
+        FileType::Symlink => FileKind::Symlink,
+        FileType::Fifo => FileKind::Fifo,
+        FileType::Socket => FileKind::Socket,
+        _ => FileKind::Device,
+    }
+}
+
+fn is_whiteout(stat: &Stat) -> bool {
+    kind(stat) == FileKind::Device && stat.st_rdev == 0
+}
+
+/// The overlay's own mark of this name. The other kind's name is an ordinary attribute, which the inside may set.
+fn mark(name: &str, by_root: bool) -> String {
+    format!("{}.overlay.{name}", if by_root { "trusted" } else { "user" })
+}
+
+fn is_opaque(dir: BorrowedFd<'_>, by_root: bool) -> bool {
+    let mut value = [0u8; 1];
+    rustix::fs::fgetxattr(dir, mark("opaque", by_root).as_str(), &mut value[..]) == Ok(1) && value[0] == b'y'
+}
+
+fn is_marked(file: BorrowedFd<'_>, name: &str, by_root: bool) -> bool {
+    rustix::fs::fgetxattr(file, mark(name, by_root).as_str(), &mut [0u8; 0][..]).is_ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_clock_that_was_set_back_moves_the_line() {
+        let mut began = Began::now();
+        assert_eq!(began.line(), began.stamp);
+        began.lead += 10_000_000_000;
+        let moved = began.stamp.0 - began.line().0;
+        assert!((10..=11).contains(&moved), "{moved}");
+        // Set forward: everything written since is later still.
+        began.lead -= 60_000_000_000;
+        assert_eq!(began.line(), began.stamp);
+    }
 }
