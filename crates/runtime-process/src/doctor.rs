@@ -1,10 +1,10 @@
 //! What this host can enforce, found out by trying where trying is cheap, with the fix for each "no".
 
+use crate::ProcessBackend;
 use crate::cgroup::{Controller, hierarchies};
-use crate::create;
 use crate::explain::{container_fix, in_container, user_namespace_fix};
-use cofferdam_model::{LayerPlace, Limits, Profile, SessionId, State, Tier, UserMode};
-use cofferdam_runtime::{Fault, Probe, RuntimeError, SandboxSpec};
+use cofferdam_model::{EnforcementReport, LayerPlace, Limits, Profile, SessionId, State, Tier, UserMode};
+use cofferdam_runtime::{Backend, Network, Probe, RuntimeError, SandboxSpec};
 use cofferdam_sys::landlock;
 use std::fs::{self, DirBuilder};
 use std::os::unix::fs::DirBuilderExt;
@@ -27,7 +27,7 @@ fn fact(name: &'static str, ok: bool, detail: impl Into<String>, fix: impl Into<
 pub fn facts() -> Vec<Fact> {
     let mut facts = vec![kernel(), caller(), container(), user_namespaces(), landlock_fact(), seccomp()];
     facts.extend(cgroups());
-    facts.extend([sub_ids(), kvm()]);
+    facts.extend([sub_ids(), egress(), kvm()]);
     facts
 }
 
@@ -133,6 +133,17 @@ fn sub_ids() -> Fact {
     fact("sub-ids", listed && tool, detail, fix)
 }
 
+/// Tried with a sandbox whose doors are open: what is sent anywhere has to come to them.
+fn egress() -> Fact {
+    match booted(Network::Doors) {
+        Ok(report) => {
+            let found = report.control("network.capture").map(|control| control.detail.clone());
+            fact("egress", true, found.unwrap_or_default(), "")
+        }
+        Err(refusal) => fact("egress", false, refusal.0, refusal.1.unwrap_or_default()),
+    }
+}
+
 fn kvm() -> Fact {
     let there = Path::new("/dev/kvm").exists();
     let detail = if there {
@@ -145,54 +156,59 @@ fn kvm() -> Fact {
 
 /// The tier as a whole: a sandbox as every session gets one, booted and ended in a directory of its own.
 pub(crate) fn probe() -> Probe {
-    let no = |detail: String, fix: Option<String>| Probe { tier: Tier::Process, works: false, detail, fix };
-    let dir = std::env::temp_dir().join(format!("cofferdam-probe-{}", std::process::id()));
-    // Where others can write, a directory that is there already is not ours.
-    if let Err(error) = DirBuilder::new().mode(0o700).create(&dir) {
-        return no(
-            format!("cannot make {}: {error}", dir.display()),
-            Some("set TMPDIR to a directory of yours".into()),
-        );
-    }
-    let tried = boot_in(&dir);
-    let _ = crate::layer::remove_tree(&dir);
-    match tried {
-        Ok(detail) => Probe { tier: Tier::Process, works: true, detail, fix: None },
-        Err(RuntimeError::Refused { what, fix } | RuntimeError::Step { what, fix, .. }) => {
-            no(what, Some(fix))
+    let tier = Tier::Process;
+    match booted(Network::None) {
+        Ok(report) => {
+            let enforced = report.controls.iter().filter(|control| control.state == State::Enforced).count();
+            let detail =
+                format!("booted one: {enforced} of {} controls in full force", report.controls.len());
+            Probe { tier, works: true, detail, fix: None }
         }
-        Err(error) => no(error.to_string(), None),
+        Err((detail, fix)) => Probe { tier, works: false, detail, fix },
     }
 }
 
-fn boot_in(dir: &Path) -> Result<String, RuntimeError> {
+/// What is in force in a sandbox that was booted just now; or why there is none, and what to do.
+fn booted(network: Network) -> Result<EnforcementReport, (String, Option<String>)> {
+    let dir = std::env::temp_dir().join(format!("cofferdam-probe-{}", std::process::id()));
+    // Where others can write, a directory that is there already is not ours.
+    if let Err(error) = DirBuilder::new().mode(0o700).create(&dir) {
+        let fix = "set TMPDIR to a directory of yours".into();
+        return Err((format!("cannot make {}: {error}", dir.display()), Some(fix)));
+    }
+    let tried = boot_in(&dir, network);
+    let _ = crate::layer::remove_tree(&dir);
+    tried.map_err(|error| match error {
+        RuntimeError::Refused { what, fix } | RuntimeError::Step { what, fix, .. } => (what, Some(fix)),
+        error => (error.to_string(), None),
+    })
+}
+
+fn boot_in(dir: &Path, network: Network) -> Result<EnforcementReport, RuntimeError> {
     for name in ["work", "staging/root", "staging/scratch", "staging/lower"] {
         let path = dir.join(name);
         fs::create_dir_all(&path).map_err(RuntimeError::io(format!("make {}", path.display())))?;
     }
-    let sandbox = create::create(
-        SandboxSpec {
-            id: SessionId::new(u64::from(std::process::id()), 0),
-            workdir: dir.join("work"),
-            home: PathBuf::from("/home/user"),
-            path: Vec::new(),
-            mounts: Vec::new(),
-            hide: Vec::new(),
-            profile: Profile::Run,
-            users: UserMode::Auto,
-            limits: Limits::default(),
-            layer_place: LayerPlace::Memory,
-            nested: false,
-            require: Vec::new(),
-            accept: Vec::new(),
-            layer: dir.join("layer"),
-            staging: dir.join("staging"),
-            ranges: PathBuf::from("/run/cofferdam/ranges"),
-        },
-        &[],
-        Fault::default(),
-    )?;
-    let report = sandbox.report();
-    let enforced = report.controls.iter().filter(|control| control.state == State::Enforced).count();
-    Ok(format!("booted one: {enforced} of {} controls in full force", report.controls.len()))
+    let spec = SandboxSpec {
+        id: SessionId::new(u64::from(std::process::id()), 0),
+        workdir: dir.join("work"),
+        home: PathBuf::from("/home/user"),
+        path: Vec::new(),
+        mounts: Vec::new(),
+        hide: Vec::new(),
+        profile: Profile::Run,
+        users: UserMode::Auto,
+        limits: Limits::default(),
+        layer_place: LayerPlace::Memory,
+        nested: false,
+        network,
+        files: Vec::new(),
+        require: Vec::new(),
+        accept: Vec::new(),
+        layer: dir.join("layer"),
+        staging: dir.join("staging"),
+        ranges: PathBuf::from("/run/cofferdam/ranges"),
+    };
+    let sandbox = ProcessBackend::default().create(spec)?;
+    Ok(sandbox.report().clone())
 }

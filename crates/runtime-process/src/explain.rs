@@ -59,13 +59,16 @@ pub(crate) fn explain_op(op: &Op, errno: Errno, workdir: &Path) -> Failure {
             Some(mount) => format!("the work dir has a mount beneath it, {mount}: unmount it, or choose another work dir"),
             None => "the work dir's file system cannot be the lower side of an overlay: choose a work dir on ext4, xfs, btrfs or tmpfs".into(),
         },
-        (Op::Bind { idmap: Some(_), .. }, Errno::INVAL | Errno::PERM) => {
+        (Op::Bind { idmapped: true, .. }, Errno::INVAL | Errno::PERM) => {
             "this file system has no idmapped mounts: run as the plain user who owns the work dir".into()
         }
         (Op::Proc { .. }, Errno::PERM) => {
             format!("/proc is partly masked here, as in a container; {}", container_fix())
         }
-        (Op::MapOwnIds { .. } | Op::PrivateMounts | Op::Tmpfs { .. }, Errno::PERM | Errno::ACCESS) => user_namespace_fix(),
+        (Op::MapOwnIds { .. } | Op::Unshare { .. } | Op::PrivateMounts | Op::Tmpfs { .. }, Errno::PERM | Errno::ACCESS) => user_namespace_fix(),
+        (Op::Netlink { request }, _) if request.name == "capture" => {
+            "this kernel cannot capture traffic: load the module as root with `modprobe nft_tproxy` (CONFIG_NFT_TPROXY), or run without egress".into()
+        }
         (_, Errno::NOSYS) => "this kernel is too old: Linux 5.12 or newer is needed".into(),
         (_, Errno::NOSPC) => "the disk or memory for this sandbox is full".into(),
         _ => "run `cofferdam doctor` to see what this host lacks".into(),

@@ -3,19 +3,22 @@
 //!
 //! It shares the host's kernel: a bug there is a way out. What is really in force is read back and reported.
 
+mod caller;
 mod cgroup;
 mod create;
 mod doctor;
 mod explain;
 mod filter;
 mod hidden;
-mod layer;
+pub mod layer;
 mod layout;
 mod limits;
+mod network;
 mod plan;
 mod reap;
 mod report;
 mod sandbox;
+mod shown;
 mod syscalls;
 mod users;
 mod view;
@@ -24,7 +27,7 @@ pub use doctor::{Fact, facts};
 pub use reap::{grouped, reap, reap_if_deserted};
 
 use cofferdam_model::Tier;
-use cofferdam_runtime::{Backend, Fault, Probe, RuntimeError, Sandbox, SandboxSpec};
+use cofferdam_runtime::{Backend, Begun, Fault, Probe, RuntimeError, SandboxSpec};
 
 /// The tier. The default is the real thing; the fields weaken it for negative controls and fault tests.
 #[derive(Debug, Default)]
@@ -45,8 +48,8 @@ impl Backend for ProcessBackend {
         doctor::probe()
     }
 
-    fn create(&self, spec: SandboxSpec) -> Result<Box<dyn Sandbox>, RuntimeError> {
-        create::create(spec, &self.without, self.fault)
+    fn begin(&self, spec: SandboxSpec) -> Result<Box<dyn Begun>, RuntimeError> {
+        Ok(create::begin(spec, &self.without, self.fault)?)
     }
 }
 

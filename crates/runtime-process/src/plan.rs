@@ -2,13 +2,16 @@
 //! can be read and tested here without a kernel.
 
 use crate::layout::{Asked, Layout, System};
+use crate::network;
+use crate::shown::{self, Placed};
 use crate::users::{Users, Way};
 use crate::view::{DEVICE_LINKS, DEVICES};
 use cofferdam_sys::boot::{Access, Attr, Op, Resource};
 use cofferdam_sys::landlock::{Grant, Ruleset};
 use cofferdam_sys::seccomp::Program;
+use rustix::thread::UnshareFlags;
 use std::ffi::CString;
-use std::os::fd::{OwnedFd, RawFd};
+use std::os::fd::RawFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -22,22 +25,29 @@ pub(crate) struct Decided<'a> {
     pub(crate) layer: Option<&'a Path>,
     pub(crate) scratch: Scratch,
     /// Maps the owner of the work dir (and of toolchains) to the inside's user; only when root.
-    pub(crate) idmap: Option<Arc<OwnedFd>>,
-    /// The user namespace to join last, when root; else the child is born in its own.
-    pub(crate) namespace: Option<Arc<OwnedFd>>,
+    pub(crate) idmapped: bool,
     pub(crate) rlimits: Vec<(Resource, u64)>,
     /// Ids and capabilities the guest keeps.
     pub(crate) guest: Access,
     pub(crate) keep_capabilities: u64,
-    /// Control groups of version 1, which a process has to enter by itself; into version 2 it is born.
+    /// The files by which to enter control groups that the child was not born in.
     pub(crate) groups: Vec<PathBuf>,
     pub(crate) landlock: Option<u32>,
     pub(crate) nested: bool,
     pub(crate) seccomp: Option<(Arc<Program>, bool)>,
-    pub(crate) channel: RawFd,
-    pub(crate) image: RawFd,
+    pub(crate) files: &'a [Placed],
+    /// The doors, where they were asked for.
+    pub(crate) network: Option<&'a network::Wanted>,
+    pub(crate) inherited: Inherited,
     /// Controls that a test or a weakened profile leaves out, by their name in the report.
     pub(crate) without: &'a [String],
+}
+
+/// Descriptors that the child was born with, by their numbers in it.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Inherited {
+    pub(crate) channel: RawFd,
+    pub(crate) image: RawFd,
 }
 
 /// The one memory file system that holds everything writable but the work dir's layer.
@@ -58,34 +68,55 @@ fn at(path: &Path) -> CString {
     c(path.strip_prefix("/").unwrap_or(path))
 }
 
+/// What the child does first, whatever else is decided: it takes as long as deciding the rest does.
+pub(crate) fn first(users: &Users, network: Option<&network::Wanted>, without: &[String]) -> Vec<Op> {
+    let on = |control: &str| !without.iter().any(|name| name == control);
+    let mut ops = vec![Op::DieWithSupervisor];
+    if users.way == Way::Single {
+        ops.push(Op::MapOwnIds {
+            uid_map: users.uid_map.clone().into_bytes(),
+            gid_map: users.gid_map.clone().into_bytes(),
+        });
+    }
+    let mut namespaces = UnshareFlags::NEWNS;
+    for (control, flag) in [
+        ("namespace.net", UnshareFlags::NEWNET),
+        ("namespace.ipc", UnshareFlags::NEWIPC),
+        ("namespace.uts", UnshareFlags::NEWUTS),
+    ] {
+        namespaces.set(flag, on(control));
+    }
+    ops.push(Op::Unshare { namespaces });
+    // Where a namespace is left out on purpose, these are the host's own.
+    if on("namespace.uts") {
+        ops.push(Op::Hostname { name: b"cofferdam".to_vec() });
+    }
+    if on("namespace.net") {
+        ops.push(Op::LoopbackUp);
+        if let Some(network) = network {
+            network.open(on("network.capture"), &mut ops);
+        }
+    }
+    ops.push(Op::PrivateMounts);
+    ops
+}
+
+/// All the rest.
 pub(crate) fn operations(d: &Decided<'_>) -> Vec<Op> {
     let mut ops = Vec::with_capacity(120);
-    ops.push(Op::DieWithSupervisor);
-    begin_ids(d, &mut ops);
     root(d, &mut ops);
     system(d, &mut ops);
     devices(&mut ops);
     proc(d, &mut ops);
     places(d, &mut ops);
+    join_groups(d, &mut ops);
     close_root(&mut ops);
     finish_namespaces(d, &mut ops);
     drop_privileges(d, &mut ops);
-    ops.push(Op::Descriptors { channel: d.channel });
+    ops.push(Op::Descriptors { channel: d.inherited.channel });
     confine(d, &mut ops);
-    ops.push(Op::Execute { image: d.image, name: c"cofferdam-guest".into() });
+    ops.push(Op::Execute { image: d.inherited.image, name: c"cofferdam-guest".into() });
     ops
-}
-
-fn begin_ids(d: &Decided<'_>, ops: &mut Vec<Op>) {
-    match d.users.way {
-        Way::Single => ops.push(Op::MapOwnIds {
-            uid_map: d.users.uid_map.clone().into_bytes(),
-            gid_map: d.users.gid_map.clone().into_bytes(),
-        }),
-        Way::Range => ops.push(Op::AwaitSupervisor),
-        Way::Root => {}
-    }
-    ops.extend(d.groups.iter().map(|group| Op::JoinGroup { tasks: c(group.join("tasks")) }));
 }
 
 /// An empty root, and the scratch space from which everything writable is bound. The scratch space and the
@@ -94,7 +125,6 @@ fn begin_ids(d: &Decided<'_>, ops: &mut Vec<Op>) {
 fn root(d: &Decided<'_>, ops: &mut Vec<Op>) {
     let owner = owner(d);
     let options = format!("mode=0755,size={},nr_inodes={}", d.scratch.bytes, d.scratch.inodes);
-    ops.push(Op::PrivateMounts);
     ops.push(Op::Tmpfs { at: c(d.staging.join("scratch")), options: c(options), attr: Attr::WRITABLE });
     let root = d.staging.join("root");
     ops.push(Op::Tmpfs {
@@ -125,7 +155,7 @@ fn dir(path: impl AsRef<Path>, mode: u32) -> Op {
 }
 
 fn bind(from: impl AsRef<Path>, to: impl AsRef<Path>, attr: Attr) -> Op {
-    Op::Bind { from: c(from), at: c(to), attr, idmap: None }
+    Op::Bind { from: c(from), at: c(to), attr, idmapped: false }
 }
 
 fn mask(path: impl AsRef<Path>, is_dir: bool) -> Op {
@@ -165,6 +195,7 @@ fn system(d: &Decided<'_>, ops: &mut Vec<Op>) {
         ops.push(bind(format!("../scratch/{name}"), place, Attr::WRITABLE));
     }
     ops.push(dir("sys", 0o755));
+    shown::show(d.files, ops);
 }
 
 /// Directories on the way to a mount point.
@@ -232,8 +263,8 @@ fn places(d: &Decided<'_>, ops: &mut Vec<Op>) {
             false => Op::File { at: at(&mount.target), mode: 0o644, content: Vec::new() },
         });
         let attr = if mount.writable { Attr::WRITABLE } else { Attr::READ_ONLY };
-        let idmap = d.idmap.clone().filter(|_| *owner == d.layout.workdir_owner);
-        ops.push(Op::Bind { from: c(&mount.source), at: at(&mount.target), attr, idmap });
+        let idmapped = d.idmapped && *owner == d.layout.workdir_owner;
+        ops.push(Op::Bind { from: c(&mount.source), at: at(&mount.target), attr, idmapped });
     }
 }
 
@@ -244,12 +275,12 @@ fn home(d: &Decided<'_>, ops: &mut Vec<Op>) {
     }
     parents(home, ops);
     ops.push(Op::Dir { at: at(home), mode: 0o755, owner: owner(d) });
-    ops.push(Op::Bind { from: c("../scratch/home"), at: at(home), attr: Attr::WRITABLE, idmap: None });
+    ops.push(Op::Bind { from: c("../scratch/home"), at: at(home), attr: Attr::WRITABLE, idmapped: false });
     for shown in &d.layout.toolchains {
         parents(&shown.path, ops);
         ops.push(Op::Dir { at: at(&shown.path), mode: 0o755, owner: owner(d) });
-        let idmap = d.idmap.clone().filter(|_| shown.owner == d.layout.workdir_owner);
-        ops.push(Op::Bind { from: c(&shown.path), at: at(&shown.path), attr: Attr::READ_ONLY, idmap });
+        let idmapped = d.idmapped && shown.owner == d.layout.workdir_owner;
+        ops.push(Op::Bind { from: c(&shown.path), at: at(&shown.path), attr: Attr::READ_ONLY, idmapped });
         ops.extend(
             shown.masked.iter().map(|(path, is_dir)| mask(path.strip_prefix("/").unwrap_or(path), *is_dir)),
         );
@@ -262,7 +293,7 @@ fn workdir(d: &Decided<'_>, ops: &mut Vec<Op>) {
         from: c(&d.layout.workdir),
         at: c("../lower"),
         attr: Attr::READ_ONLY,
-        idmap: d.idmap.clone(),
+        idmapped: d.idmapped,
     });
     let layer = match d.layer {
         Some(path) => path.to_owned(),
@@ -295,24 +326,26 @@ fn plant(d: &Decided<'_>, ops: &mut Vec<Op>) {
     ops.extend(d.layout.hidden.paths.iter().map(|path| Op::Whiteout { at: c(upper.join(path)) }));
 }
 
+/// As late as the host's files can be named: the supervisor makes the groups meanwhile.
+fn join_groups(d: &Decided<'_>, ops: &mut Vec<Op>) {
+    if !d.groups.is_empty() {
+        ops.push(Op::AwaitSupervisor);
+        ops.extend(d.groups.iter().map(|entrance| Op::JoinGroup { tasks: c(entrance) }));
+    }
+}
+
 fn close_root(ops: &mut Vec<Op>) {
     ops.push(Op::ReadOnly { at: c(".") });
     ops.push(Op::PivotHere);
 }
 
 fn finish_namespaces(d: &Decided<'_>, ops: &mut Vec<Op>) {
-    // Where a namespace is left out on purpose, these are the host's own.
-    if !off(d, "namespace.uts") {
-        ops.push(Op::Hostname { name: b"cofferdam".to_vec() });
-    }
-    if !off(d, "namespace.net") {
-        ops.push(Op::LoopbackUp);
-    }
     if !off(d, "namespace.cgroup") {
         ops.push(Op::NewCgroupNamespace);
     }
-    if let Some(namespace) = &d.namespace {
-        ops.push(Op::EnterUserNamespace { namespace: namespace.clone() });
+    // Any other child was born in its own.
+    if d.users.way == Way::Root {
+        ops.push(Op::EnterUserNamespace);
     }
 }
 
@@ -337,6 +370,9 @@ fn confine(d: &Decided<'_>, ops: &mut Vec<Op>) {
         ops.push(Op::Landlock { ruleset: ruleset(d, abi) });
     }
     ops.push(Op::ProbeLandlock { at: c("/run/cofferdam.probe") });
+    if let Some(network) = d.network.filter(|_| !off(d, "namespace.net")) {
+        ops.push(Op::ProbeDoors { at: network.knocks() });
+    }
     if let Some((program, notify)) = &d.seccomp {
         ops.push(Op::Seccomp { program: program.clone(), notify: *notify });
     }
@@ -389,6 +425,10 @@ mod tests {
     }
 
     fn performed(layout: &Layout, without: &[&str]) -> Vec<String> {
+        performed_with(layout, without, None)
+    }
+
+    fn performed_with(layout: &Layout, without: &[&str], network: Option<&network::Wanted>) -> Vec<String> {
         let without: Vec<String> = without.iter().map(|w| (*w).to_owned()).collect();
         let decided = Decided {
             layout,
@@ -396,21 +436,21 @@ mod tests {
             staging: Path::new("/state/staging"),
             layer: None,
             scratch: Scratch { bytes: 1 << 20, inodes: 100 },
-            idmap: None,
-            namespace: None,
+            idmapped: false,
             rlimits: vec![(Resource::Core, 0)],
             guest: Access { uid: 7, gid: 7, drop_groups: false },
             keep_capabilities: 0,
-            groups: vec!["/cg/pids/s".into()],
+            groups: vec!["/cg/pids/s/tasks".into()],
             landlock: Some(7),
             nested: false,
             seccomp: Some((Arc::new(crate::filter::program(Default::default())), true)),
-            channel: 5,
-            image: 6,
+            files: &[],
+            network,
+            inherited: Inherited { channel: 5, image: 6 },
             without: &without,
         };
         let mut kernel = Recorder::default();
-        for op in operations(&decided) {
+        for op in first(decided.users, network, decided.without).into_iter().chain(operations(&decided)) {
             kernel.perform(&op).unwrap();
         }
         kernel.performed
@@ -425,9 +465,11 @@ mod tests {
         let ops = performed(&layout(Vec::new()), &[]);
         let order = [
             "map-own-ids",
-            "join-group",
+            "new namespaces",
             "private-mounts",
             "overlay",
+            "await-supervisor",
+            "join-group",
             "read-only .",
             "pivot-root",
             "bound-capabilities 0x0",
@@ -488,6 +530,39 @@ mod tests {
         assert!(
             !performed(&layout(Vec::new()), &["namespace.uts"]).iter().any(|op| op.starts_with("hostname"))
         );
+    }
+
+    /// The doors are made while there is power over the network, and tried when there is none left.
+    #[test]
+    fn doors_are_made_before_and_tried_after_privileges_are_dropped() {
+        let doors = network::look();
+        let ops = performed_with(&layout(Vec::new()), &[], Some(&doors));
+        let order = [
+            "loopback-up",
+            "doors",
+            "netlink routes",
+            "netlink capture",
+            "bound-capabilities",
+            "no-new-privileges",
+            "landlock",
+            "probe-doors",
+            "seccomp",
+            "execute",
+        ];
+        let places: Vec<usize> = order.iter().map(|start| position(&ops, start)).collect();
+        assert!(places.is_sorted(), "{order:?} came in the order {places:?}");
+    }
+
+    /// In the host's own network they would capture the host's traffic; unasked they would cost time.
+    #[test]
+    fn without_a_network_of_its_own_or_unasked_there_are_no_doors() {
+        let doors = network::look();
+        let shared = performed_with(&layout(Vec::new()), &["namespace.net"], Some(&doors));
+        for ops in [shared, performed(&layout(Vec::new()), &[])] {
+            let network =
+                |op: &&String| ["netlink", "doors", "probe-doors"].iter().any(|n| op.starts_with(n));
+            assert_eq!(ops.iter().find(network), None);
+        }
     }
 
     #[test]

@@ -46,15 +46,19 @@ pub fn reap_if_deserted(session: &SessionId) {
     }
 }
 
-/// Removes a dead session's control groups and its layer. Does nothing for what is not there.
+/// Removes a dead session's control groups and its layer, after completing a commit that it had decided on. Does
+/// nothing for what is not there.
 pub fn reap(session: &SessionId, layer: &Path) {
     let name = group_name(session);
     for group in parents().into_iter().map(|parent| parent.join(&name)).filter(|path| path.is_dir()) {
         cgroup::remove_group(&group);
     }
-    // Only if the path ends in the session's own id: a mistake must not cost a home.
-    if layer.file_name().is_some_and(|name| name == session.as_str()) {
-        let _ = layer::remove_tree(layer);
+    // Only if the path ends in the session's own id: a mistake must not cost a home. What cannot be completed
+    // now stays for another start.
+    if layer.file_name().is_some_and(|name| name == session.as_str())
+        && layer::recover(layer, layer::Watch::default()).is_ok()
+    {
+        layer::leave(layer);
     }
 }
 

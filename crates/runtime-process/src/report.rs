@@ -2,13 +2,14 @@
 //! runs. It looks at the guest's process from outside; what we meant to do is not consulted.
 
 mod kernel;
+mod network;
 
 use crate::cgroup::{Controller, Group, Groups, Version};
 use crate::layout::Layout;
 use crate::limits::Resolved;
 use crate::users::{Users, Way};
 use cofferdam_model::{Bytes, Control, EnforcementReport, Profile, State, Tier, Weakness};
-use cofferdam_runtime::RuntimeError;
+use cofferdam_runtime::{Doors, RuntimeError};
 use cofferdam_sys::landlock;
 use kernel::Seen;
 use rustix::io::Errno;
@@ -25,6 +26,8 @@ pub(crate) struct Observed<'a> {
     pub(crate) nested: bool,
     pub(crate) landlock_probe: Option<Errno>,
     pub(crate) listens: bool,
+    /// What was asked for, and the doors that there are.
+    pub(crate) doors: Option<(&'a crate::network::Wanted, Option<&'a Doors>)>,
 }
 
 /// Must be in force whatever the spec says; Landlock only where its lack is not accepted.
@@ -40,6 +43,7 @@ const MANDATORY: &[&str] = &[
     "filesystem.workdir",
     "proc",
     "network",
+    "network.capture",
     "no-new-privileges",
     "capabilities",
     "seccomp",
@@ -56,7 +60,9 @@ pub(crate) fn read(o: &Observed<'_>) -> Result<EnforcementReport, RuntimeError> 
     controls.push(groups(&seen));
     controls.extend(filesystem(o, &seen));
     controls.push(proc(&seen));
-    controls.push(network(&seen));
+    controls.push(network(o, &seen));
+    let net = seen.namespaces.iter().find(|(name, ..)| *name == "net").map_or(0, |(.., inode)| *inode);
+    controls.extend(o.doors.map(|(wanted, doors)| network::capture(net, doors, &wanted.knocks())));
     controls.push(privileges(&seen));
     controls.push(capabilities(o, &seen));
     controls.push(landlock_line(o));
@@ -148,11 +154,14 @@ fn proc(seen: &Seen) -> Control {
     )
 }
 
-fn network(seen: &Seen) -> Control {
+fn network(o: &Observed<'_>, seen: &Seen) -> Control {
     let only_loopback = seen.interfaces.iter().all(|name| name == "lo");
     let state = if only_loopback { State::Enforced } else { State::Off };
-    let detail =
-        if only_loopback { "loopback only; nothing leaves" } else { "the host's interfaces are there" };
+    let detail = match (only_loopback, o.doors) {
+        (true, None) => "loopback only; nothing leaves",
+        (true, Some(_)) => "loopback only; nothing leaves but through the doors",
+        (false, _) => "the host's interfaces are there",
+    };
     line("network", state, detail, json!({ "interfaces": seen.interfaces }))
 }
 

@@ -6,7 +6,7 @@ use crate::layer;
 use crate::layout::inside_home;
 use crate::users::{USER, Way, user_name};
 use cofferdam_model::{BlockedAttempt, EnforcementReport, FileChange, Profile, Tier, Usage};
-use cofferdam_runtime::{Committed, Finished, Identity, RuntimeError, Sandbox, Standing};
+use cofferdam_runtime::{Committed, Doors, Finished, Identity, RuntimeError, Sandbox, Standing};
 use rustix::event::{PollFd, PollFlags};
 use rustix::io::Errno;
 use rustix::process::{Signal, WaitId, WaitIdOptions};
@@ -46,6 +46,10 @@ impl Sandbox for ProcessSandbox {
 
     fn take_channel(&mut self) -> Option<OwnedFd> {
         self.standing.context.channel.take()
+    }
+
+    fn take_doors(&mut self) -> Option<Doors> {
+        self.standing.context.doors.take()
     }
 
     fn identity(&self) -> Identity {
@@ -123,7 +127,8 @@ impl Sandbox for ProcessSandbox {
 
     fn commit(&mut self) -> Result<Committed, RuntimeError> {
         let changes = self.changes()?;
-        Ok(self.making().layer.as_ref().map(|layer| layer::commit(layer, &changes)).unwrap_or_default())
+        let Some(layer) = &self.making().layer else { return Ok(Committed::default()) };
+        layer::commit(layer, &changes, &self.making().spec.layer, layer::Watch::default())
     }
 }
 

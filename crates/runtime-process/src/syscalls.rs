@@ -397,6 +397,7 @@ pub(crate) const CONDITIONAL: &[(&str, libc::c_long, Check, &str)] = &[
             &[
                 Test { arg: 0, mask: u32::MAX, one_of: &[libc::AF_INET as u32, libc::AF_INET6 as u32] },
                 Test { arg: 1, mask: 0xf, one_of: &[libc::SOCK_STREAM as u32, libc::SOCK_DGRAM as u32] },
+                Test { arg: 2, mask: u32::MAX, one_of: &[0, libc::IPPROTO_TCP as u32, libc::IPPROTO_UDP as u32, libc::IPPROTO_MPTCP as u32] },
             ],
             &[
                 Test { arg: 0, mask: u32::MAX, one_of: &[libc::AF_NETLINK as u32] },
@@ -404,7 +405,7 @@ pub(crate) const CONDITIONAL: &[(&str, libc::c_long, Check, &str)] = &[
             ],
         ],
         then: Verdict::Allow, otherwise: Verdict::Record,
-    }, "only TCP, UDP, unix sockets and interface lists; raw, packet, vsock, crypto and other families are kernel surface"),
+    }, "only TCP, UDP, unix sockets and interface lists; raw, ping, SCTP, packet, vsock, crypto and other families are kernel surface"),
     ("ioctl", libc::SYS_ioctl, Check {
         any: &[&[Test { arg: 1, mask: u32::MAX, one_of: &[libc::TIOCSTI as u32, libc::TIOCLINUX as u32] }]],
         then: Verdict::Record, otherwise: Verdict::Allow,

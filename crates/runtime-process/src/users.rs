@@ -7,7 +7,7 @@
 
 use cofferdam_model::{Profile, UserMode};
 use cofferdam_runtime::RuntimeError;
-use cofferdam_sys::idmap;
+use cofferdam_sys::idmap::{self, Holder};
 use rustix::fs::{FlockOperation, Mode, OFlags};
 use std::fs;
 use std::os::fd::OwnedFd;
@@ -190,7 +190,7 @@ pub(crate) fn user_name(uid: u32) -> Option<String> {
 
 impl Users {
     /// Makes the namespace that a sandbox of root's will join.
-    pub(crate) fn namespace(&self) -> Result<OwnedFd, RuntimeError> {
+    pub(crate) fn namespace(&self) -> Result<(OwnedFd, Holder), RuntimeError> {
         idmap::namespace(&self.uid_map, &self.gid_map)
             .map_err(RuntimeError::io("make the sandbox's user namespace"))
     }

@@ -4,9 +4,12 @@ use cofferdam_model::{
     BlockedAttempt, EnforcementReport, FileChange, LayerPlace, LimitHit, Limits, Mount, Profile, SessionId,
     SkippedChange, Tier, Usage, UserMode, Weakness,
 };
+use std::fmt;
 use std::io;
+use std::net::{SocketAddr, TcpListener, UdpSocket};
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::path::PathBuf;
+use std::sync::Arc;
 
 /// What a tier is asked to make. Everything is resolved: paths are absolute, nothing is looked up later.
 #[derive(Debug, Clone)]
@@ -25,6 +28,8 @@ pub struct SandboxSpec {
     pub limits: Limits,
     pub layer_place: LayerPlace,
     pub nested: bool,
+    pub network: Network,
+    pub files: Vec<ShownFile>,
     pub require: Vec<String>,
     pub accept: Vec<Weakness>,
     /// A directory of our own for this session's writable layer; made and removed by the tier.
@@ -33,6 +38,44 @@ pub struct SandboxSpec {
     pub staging: PathBuf,
     /// Where id ranges are reserved (one lock file each).
     pub ranges: PathBuf,
+}
+
+/// A file of the inside's own, read-only. It covers the host's where there is one.
+#[derive(Debug, Clone)]
+pub struct ShownFile {
+    pub at: PathBuf,
+    pub content: Vec<u8>,
+}
+
+/// What of a network there is inside, besides the sandbox's own loopback.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Network {
+    /// Nothing: what is sent elsewhere has no way to go.
+    #[default]
+    None,
+    /// Whatever is sent elsewhere comes out at doors that the host serves.
+    Doors,
+}
+
+/// Sockets of the sandbox's own network, held by the host alone. None of them blocks.
+#[derive(Debug)]
+pub struct Doors {
+    /// For clients that are told of a proxy; they reach it at its local address.
+    pub proxy: TcpListener,
+    /// Connections to any other address: the local address of each is the one that it was meant for.
+    pub transparent: Vec<TcpListener>,
+    pub dns_udp: UdpSocket,
+    pub dns_tcp: TcpListener,
+    /// Datagrams to any other address; each tells where it was meant to go in its control message.
+    pub stray_udp: Vec<UdpSocket>,
+    /// Who is behind a connection.
+    pub callers: Arc<dyn Callers>,
+}
+
+/// Tells which program inside has the other end of a connection that came to a door.
+pub trait Callers: fmt::Debug + Send + Sync {
+    /// `peer` is the program's end and `local` ours. The path is the inside's; nothing where it is not certain.
+    fn program(&self, peer: SocketAddr, local: SocketAddr) -> Option<PathBuf>;
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -90,7 +133,18 @@ pub trait Backend {
     fn tier(&self) -> Tier;
     /// Tries the tier for real.
     fn probe(&self) -> Probe;
-    fn create(&self, spec: SandboxSpec) -> Result<Box<dyn Sandbox>, RuntimeError>;
+    /// Starts what takes long and needs no more than the spec. Dropping the result undoes it.
+    fn begin(&self, spec: SandboxSpec) -> Result<Box<dyn Begun>, RuntimeError>;
+
+    fn create(&self, spec: SandboxSpec) -> Result<Box<dyn Sandbox>, RuntimeError> {
+        self.begin(spec)?.complete(&mut || ())
+    }
+}
+
+/// A sandbox in the making.
+pub trait Begun {
+    /// Makes the rest of it, and calls `meanwhile` once, at a moment in which there is only waiting to do.
+    fn complete(self: Box<Self>, meanwhile: &mut dyn FnMut()) -> Result<Box<dyn Sandbox>, RuntimeError>;
 }
 
 /// A running sandbox. Dropping it ends every process in it and removes all that was made for it.
@@ -99,6 +153,9 @@ pub trait Sandbox {
 
     /// The byte stream to the guest; handed out once.
     fn take_channel(&mut self) -> Option<OwnedFd>;
+
+    /// The doors, if they were asked for; handed out once.
+    fn take_doors(&mut self) -> Option<Doors>;
 
     /// Who the command is to be, by default.
     fn identity(&self) -> Identity;

@@ -1,6 +1,8 @@
 //! A tier made of memory, for testing what stands above: it starts nothing and reports what it is told to.
 
-use crate::{Backend, Committed, Finished, Identity, Probe, RuntimeError, Sandbox, SandboxSpec};
+use crate::{
+    Backend, Begun, Committed, Doors, Finished, Identity, Probe, RuntimeError, Sandbox, SandboxSpec,
+};
 use cofferdam_model::{BlockedAttempt, EnforcementReport, FileChange, Tier};
 use std::io::pipe;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -33,7 +35,7 @@ impl Backend for FakeBackend {
         Probe { tier: self.tier(), works: true, detail: "made of memory".into(), fix: None }
     }
 
-    fn create(&self, spec: SandboxSpec) -> Result<Box<dyn Sandbox>, RuntimeError> {
+    fn begin(&self, spec: SandboxSpec) -> Result<Box<dyn Begun>, RuntimeError> {
         let (ended, alive) = pipe().map_err(RuntimeError::io("make a pipe"))?;
         let channel = self.channel.lock().unwrap_or_else(std::sync::PoisonError::into_inner).take();
         Ok(Box::new(FakeSandbox {
@@ -47,6 +49,13 @@ impl Backend for FakeBackend {
     }
 }
 
+impl Begun for FakeSandbox {
+    fn complete(self: Box<Self>, meanwhile: &mut dyn FnMut()) -> Result<Box<dyn Sandbox>, RuntimeError> {
+        meanwhile();
+        Ok(self)
+    }
+}
+
 impl Sandbox for FakeSandbox {
     fn report(&self) -> &EnforcementReport {
         &self.report
@@ -54,6 +63,10 @@ impl Sandbox for FakeSandbox {
 
     fn take_channel(&mut self) -> Option<OwnedFd> {
         self.channel.take()
+    }
+
+    fn take_doors(&mut self) -> Option<Doors> {
+        None
     }
 
     fn identity(&self) -> Identity {

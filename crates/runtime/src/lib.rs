@@ -7,7 +7,10 @@ mod backend;
 mod fake;
 mod recipe;
 
-pub use backend::{Backend, Committed, Finished, Identity, Probe, RuntimeError, Sandbox, SandboxSpec};
+pub use backend::{
+    Backend, Begun, Callers, Committed, Doors, Finished, Identity, Network, Probe, RuntimeError, Sandbox,
+    SandboxSpec, ShownFile,
+};
 pub use fake::FakeBackend;
 pub use recipe::{Fault, Injected, Recipe, Standing, Step};
 

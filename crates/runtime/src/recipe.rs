@@ -22,30 +22,41 @@ pub struct Fault(pub Option<&'static str>);
 
 pub struct Recipe<C: 'static, E: 'static>(pub &'static [Step<C, E>]);
 
-/// What stands after the steps ran: the context, and the steps to undo when it is dropped.
+/// What stands after some steps ran: the context, the steps to undo when it is dropped, and those to come.
 pub struct Standing<C: 'static, E: 'static> {
     pub context: C,
-    done: &'static [Step<C, E>],
+    steps: &'static [Step<C, E>],
+    done: usize,
+    fault: Fault,
 }
 
 impl<C, E: From<Injected>> Recipe<C, E> {
-    /// Runs all steps on `context`.
-    pub fn run(&self, context: C, fault: Fault) -> Result<Standing<C, E>, (&'static str, E)> {
-        let mut standing = Standing { context, done: &[] };
-        for (at, step) in self.0.iter().enumerate() {
-            if fault.0 == Some(step.name) {
+    /// Nothing has been done yet.
+    pub fn start(&self, context: C, fault: Fault) -> Standing<C, E> {
+        Standing { context, steps: self.0, done: 0, fault }
+    }
+}
+
+impl<C, E: From<Injected>> Standing<C, E> {
+    /// Runs the steps that are left up to and with the one of this name, or all.
+    pub fn run_to(mut self, last: Option<&str>) -> Result<Self, (&'static str, E)> {
+        for step in &self.steps[self.done..] {
+            if self.fault.0 == Some(step.name) {
                 return Err((step.name, E::from(Injected(step.name))));
             }
-            (step.run)(&mut standing.context).map_err(|error| (step.name, error))?;
-            standing.done = &self.0[..=at];
+            (step.run)(&mut self.context).map_err(|error| (step.name, error))?;
+            self.done += 1;
+            if last == Some(step.name) {
+                break;
+            }
         }
-        Ok(standing)
+        Ok(self)
     }
 }
 
 impl<C, E> Drop for Standing<C, E> {
     fn drop(&mut self) {
-        for step in self.done.iter().rev() {
+        for step in self.steps[..self.done].iter().rev() {
             (step.undo)(&mut self.context);
         }
     }
@@ -96,9 +107,14 @@ mod tests {
     ]);
 
     fn check(table: Recipe<Log, Error>, fault: Fault, expected: Option<(&'static str, Error)>, log: &[&str]) {
-        let seen = Log::default();
-        assert_eq!(table.run(seen.clone(), fault).err(), expected);
-        assert_eq!(*seen.borrow(), log);
+        // In one go, and with a pause after the first step.
+        for pause in [None, Some("a")] {
+            let seen = Log::default();
+            let ran =
+                table.start(seen.clone(), fault).run_to(pause).and_then(|standing| standing.run_to(None));
+            assert_eq!(ran.err(), expected);
+            assert_eq!(*seen.borrow(), log);
+        }
     }
 
     #[test]

@@ -29,7 +29,7 @@ pub trait Bundles: Send {
 }
 
 /// What a bundle is called while it is being removed.
-const DOOMED: &str = ".removed-";
+pub(crate) const DOOMED: &str = ".removed-";
 
 /// Bundles where the writer puts them: `<dir>/<id>/`.
 #[derive(Debug, Clone)]

@@ -76,6 +76,16 @@ impl Home {
         self.traces_dir().join(id.as_str())
     }
 
+    /// Where the bundle of the next trace is made ahead.
+    pub fn spare_trace(&self) -> PathBuf {
+        self.root.join("next")
+    }
+
+    /// Where this process makes it. Should it die over that, whoever lists the traces removes what is left.
+    pub fn spare_trace_in_the_making(&self) -> PathBuf {
+        self.traces_dir().join(format!("{}next-{}", crate::bundles::DOOMED, std::process::id()))
+    }
+
     pub fn layers_dir(&self) -> PathBuf {
         self.root.join("layers")
     }
@@ -99,6 +109,13 @@ impl Home {
         };
         made.map_err(|source| HomeError::Unusable { path: staging.clone(), source })?;
         Ok(staging)
+    }
+
+    /// Where running sessions have their sockets. Made where it is missing.
+    pub fn live_dir(&self) -> io::Result<PathBuf> {
+        let dir = self.root.join("live");
+        in_dir(&dir, || fs::metadata(&dir))?;
+        Ok(dir)
     }
 
     /// Sessions that have a layer on disk: those that run, and those whose supervisor was killed.

@@ -9,7 +9,10 @@
 //!   keys/signing.pem        0600, made on first use
 //!   trusted/*.pem           public keys whose traces are believed
 //!   traces/<id>/            bundles
-//!   layers/<id>/            writable layers of running sessions
+//!   next/                   an empty bundle for the next trace, made ahead
+//!   layers/<id>/            writable layers of running sessions, and journals of commits
+//!   live/<id>.sock          where a running session is reached
+//!   vault.sealed            secrets, encrypted; with vault.key (unless another key is chosen) and vault.lock
 //!   staging/*/              always empty outside; sandboxes are put together on them
 //!   index.sqlite            the cache
 //! ```

@@ -44,7 +44,7 @@ pub(crate) struct Sharer<T> {
     pub(crate) pid: Pid,
     pub(crate) pidfd: OwnedFd,
     let_go: bool,
-    _data: Box<T>,
+    data: Box<T>,
     _stack: Stack,
 }
 
@@ -75,7 +75,7 @@ pub(crate) fn share<T>(
     let pid = clone3(&args, std::ptr::from_ref(&*data).cast(), entry as *const ());
     before.set()?;
     let pid = Pid::from_raw(pid? as i32).ok_or(Errno::SRCH)?;
-    Ok(Sharer { pid, pidfd: crate::raw::owned(pidfd as usize), let_go: false, _data: data, _stack: stack })
+    Ok(Sharer { pid, pidfd: crate::raw::owned(pidfd as usize), let_go: false, data, _stack: stack })
 }
 
 /// Returns in the parent only: the child calls `entry(data)` on its own stack.
@@ -124,6 +124,11 @@ impl<T> Sharer<T> {
     /// The child has executed a program of its own, or is dead: it needs our memory no more.
     pub(crate) fn let_go(&mut self) {
         self.let_go = true;
+    }
+
+    /// What the child was given, which both may read.
+    pub(crate) fn data(&self) -> &T {
+        &self.data
     }
 }
 

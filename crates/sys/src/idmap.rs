@@ -1,22 +1,28 @@
 //! User namespaces made by a helper that does nothing else: to translate owners on an idmapped mount, or for a
 //! sandbox to join.
 
-use crate::clone::{Request, share};
+use crate::clone::{Request, Sharer, share};
 use crate::raw;
 use rustix::fd::OwnedFd;
 use rustix::io::Errno;
 use rustix::process::Signal;
 use std::io;
 
+/// What is left of the helper once its namespace has a file. Dropping it ends the helper and waits for that, so
+/// whoever has something better to do keeps it for a while.
+pub struct Holder {
+    _child: Sharer<()>,
+}
+
 /// A namespace with these maps, each in the form of `/proc/PID/uid_map`. Needs CAP_SETUID and CAP_SETGID here.
-pub fn namespace(uid_map: &str, gid_map: &str) -> io::Result<OwnedFd> {
+pub fn namespace(uid_map: &str, gid_map: &str) -> io::Result<(OwnedFd, Holder)> {
     let request = Request { namespaces: libc::CLONE_NEWUSER as u64, cgroup: None };
-    // Keeps the namespace alive until its file is open; dropped, it is killed and reaped.
     let holder = share(&request, (), hold)?;
     let pid = holder.pid.as_raw_nonzero();
     std::fs::write(format!("/proc/{pid}/uid_map"), uid_map)?;
     std::fs::write(format!("/proc/{pid}/gid_map"), gid_map)?;
-    Ok(std::fs::File::open(format!("/proc/{pid}/ns/user"))?.into())
+    let file = std::fs::File::open(format!("/proc/{pid}/ns/user"))?;
+    Ok((file.into(), Holder { _child: holder }))
 }
 
 extern "C" fn hold((): &()) -> ! {

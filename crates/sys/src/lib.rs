@@ -15,11 +15,19 @@ pub mod boot;
 #[cfg(feature = "std")]
 pub mod capability;
 #[cfg(feature = "std")]
+pub mod door;
+#[cfg(feature = "std")]
+pub mod dump;
+#[cfg(feature = "std")]
 pub mod idmap;
 #[cfg(feature = "std")]
 pub mod image;
 #[cfg(feature = "std")]
+pub mod keyring;
+#[cfg(feature = "std")]
 pub mod landlock;
+#[cfg(feature = "std")]
+pub mod netlink;
 #[cfg(feature = "std")]
 pub mod seccomp;
 

@@ -81,6 +81,14 @@ pub(crate) fn ioctl<T>(on: BorrowedFd<'_>, request: libc::c_ulong, argument: &T)
     unsafe { syscall(call(libc::SYS_ioctl), args) }.map(drop)
 }
 
+/// Sets a socket option that is a number.
+pub(crate) fn set_option(on: BorrowedFd<'_>, level: i32, option: i32, value: i32) -> Result<(), Errno> {
+    let value_at = std::ptr::from_ref(&value) as usize;
+    let args = [fd(on.as_raw_fd()), level as usize, option as usize, value_at, size_of::<i32>()];
+    // SAFETY: the pointer is to a live number of the size that is given.
+    unsafe { syscall(call(libc::SYS_setsockopt), args) }.map(drop)
+}
+
 pub(crate) fn drop_from_bounding_set(capability: u32) -> Result<(), Errno> {
     let args = [libc::PR_CAPBSET_DROP as usize, capability as usize, 0, 0, 0];
     // SAFETY: takes no pointers; only narrows the calling process.

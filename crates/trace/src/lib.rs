@@ -25,7 +25,7 @@ pub use blob::BlobError;
 pub use reader::{ReadError, Reader};
 pub use story::{Exec, Story, Told, reduce};
 pub use verify::{Bad, Check, Payloads, Reason, State, Verification, verify};
-pub use writer::{Options, Sealed, WriteError, Writer};
+pub use writer::{Options, Sealed, WriteError, Writer, prepare};
 
 /// The version of the format, as `session.started` tells it.
 pub const FORMAT: u32 = 1;

@@ -42,6 +42,9 @@ pub struct Story {
     pub blocked: Vec<Told<BlockedAttempt>>,
     pub limits: Vec<Told<LimitHit>>,
     pub changes: Vec<Told<FileChange>>,
+    /// What left, what was refused and what was changed about that, in order.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub egress: Vec<Told<Body>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub decision: Option<Told<ChangesDecided>>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -94,6 +97,15 @@ impl Story {
             Body::Limit(fact) => self.limits.push(told(event, fact)),
             Body::FileChanged(fact) => self.changes.push(told(event, fact)),
             Body::ChangesDecided(fact) => self.decision = Some(told(event, fact)),
+            body @ (Body::EgressDecided(_)
+            | Body::EgressEnded(_)
+            | Body::EgressRefused(_)
+            | Body::CredentialUsed(_)
+            | Body::ApprovalAnswered(_)
+            | Body::ControlChanged(_)
+            | Body::NameAsked(_)
+            | Body::StrayPacket(_)
+            | Body::AlertSent(_)) => self.egress.push(told(event, body)),
             Body::SessionEnded(fact) => self.end = Some(told(event, fact)),
             Body::Checkpoint(_) => self.signatures += 1,
             Body::Head(_) => {

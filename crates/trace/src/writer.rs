@@ -35,6 +35,8 @@ pub enum WriteError {
     TooLarge { kind: &'static str, size: usize },
     #[error("event `{0}` is out of place: a trace begins with `session.started` and holds no other")]
     Order(&'static str),
+    #[error("the trace is sealed: nothing can be added to it")]
+    Sealed,
     #[error("event `{0}` is the writer's own: call `checkpoint` or `seal`")]
     Reserved(&'static str),
     #[error("event {0} is not in the trace: a parent comes before its children")]
@@ -98,13 +100,31 @@ struct Failure {
 impl Writer {
     /// Makes the bundle's directory, which must not exist yet, and an empty trace in it.
     pub fn create(dir: &Path, key: Arc<SigningKey>, options: Options) -> Result<Self, WriteError> {
-        let failed = |source: io::Error| match source.kind() {
-            io::ErrorKind::AlreadyExists => WriteError::Exists(dir.to_owned()),
-            _ => WriteError::Create { path: dir.to_owned(), source },
-        };
+        let failed = |source| failed_at(dir, source);
         make_dir(dir).map_err(failed)?;
-        let path = dir.join(EVENTS_FILE);
-        let file = OpenOptions::new().append(true).create_new(true).mode(0o600).open(path).map_err(failed)?;
+        Self::begin(dir, new_events(dir).map_err(failed)?, key, options)
+    }
+
+    /// The same, from a spare that [`prepare`] made ahead; without one, it makes its own.
+    pub fn create_from(
+        spare: &Path,
+        dir: &Path,
+        key: Arc<SigningKey>,
+        options: Options,
+    ) -> Result<Self, WriteError> {
+        if std::fs::rename(spare, dir).is_err() {
+            return Self::create(dir, key, options);
+        }
+        let failed = |source| failed_at(dir, source);
+        let file = OpenOptions::new().append(true).open(dir.join(EVENTS_FILE)).map_err(failed)?;
+        match file.metadata().map_err(failed)?.len() {
+            0 => Self::begin(dir, file, key, options),
+            _ => Err(WriteError::Exists(dir.to_owned())),
+        }
+    }
+
+    fn begin(dir: &Path, file: File, key: Arc<SigningKey>, options: Options) -> Result<Self, WriteError> {
+        let failed = |source| failed_at(dir, source);
         // Waits for nothing but a reader that asks, in this very moment, whether the trace is live.
         file.lock().map_err(failed)?;
         Ok(Self {
@@ -276,6 +296,34 @@ impl Writer {
         let source = errno.map_or_else(|| kind.into(), io::Error::from_raw_os_error);
         WriteError::Write { path: self.dir.join(EVENTS_FILE), events: self.tip.next, source }
     }
+}
+
+fn failed_at(dir: &Path, source: io::Error) -> WriteError {
+    match source.kind() {
+        io::ErrorKind::AlreadyExists | io::ErrorKind::DirectoryNotEmpty => WriteError::Exists(dir.to_owned()),
+        _ => WriteError::Create { path: dir.to_owned(), source },
+    }
+}
+
+/// Makes an empty bundle for a trace to come, unless there is one: a directory and a file are the slowest thing
+/// that a short session asks of a disk. To be called when there is time.
+///
+/// It is made at `making`, a name of the caller's own, and moved when it is whole: another process may take it at
+/// any moment.
+pub fn prepare(making: &Path, spare: &Path) -> io::Result<()> {
+    if spare.symlink_metadata().is_ok() {
+        return Ok(());
+    }
+    make_dir(making)?;
+    let made = new_events(making).and_then(|_| std::fs::rename(making, spare));
+    if made.is_err() {
+        let _ = std::fs::remove_dir_all(making);
+    }
+    made
+}
+
+fn new_events(dir: &Path) -> io::Result<File> {
+    OpenOptions::new().append(true).create_new(true).mode(0o600).open(dir.join(EVENTS_FILE))
 }
 
 /// One `mkdir` where everything above is there, as it is but for the first trace of all.

@@ -21,6 +21,12 @@ pub(crate) fn hierarchies() -> Hierarchies {
     parse(&mounts, &own)
 }
 
+/// Whether the host has version 2 and nothing else.
+pub(crate) fn is_unified() -> bool {
+    const CGROUP2_SUPER_MAGIC: u64 = 0x6367_7270;
+    rustix::fs::statfs("/sys/fs/cgroup").is_ok_and(|found| found.f_type as u64 == CGROUP2_SUPER_MAGIC)
+}
+
 fn parse(mounts: &str, own: &str) -> Hierarchies {
     let mut found = Hierarchies::default();
     for line in mounts.lines() {

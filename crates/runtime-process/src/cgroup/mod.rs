@@ -5,7 +5,7 @@ mod find;
 mod v1;
 mod v2;
 
-pub(crate) use find::{Hierarchies, hierarchies};
+pub(crate) use find::{Hierarchies, hierarchies, is_unified};
 
 use cofferdam_model::{Bytes, Cores, LimitHit};
 use std::fs;
@@ -67,48 +67,53 @@ pub(crate) struct Group {
 #[derive(Debug, Default)]
 pub(crate) struct Groups {
     pub(crate) groups: Vec<Group>,
-    /// Controllers that this host did not give us, and why.
+    /// Controllers that this host does not give us, and why.
     pub(crate) missing: Vec<(Controller, String)>,
+    made: bool,
 }
 
 impl Groups {
-    /// Makes a group in every hierarchy that is needed. A controller that cannot be had is listed, not an error.
-    pub(crate) fn make(found: &Hierarchies, name: &str, wanted: &Wanted) -> Self {
-        let mut made = Self::default();
+    /// Finds a place in every hierarchy that is needed. A controller that cannot be had is listed, not an error.
+    pub(crate) fn place(found: &Hierarchies, name: &str, wanted: &Wanted) -> Self {
+        let mut placed = Self::default();
         for controller in wanted.controllers() {
-            let result = match found.place(controller) {
-                Ok((version, parent)) => made.add(version, &parent.join(name), controller, wanted),
-                Err(reason) => Err(reason),
-            };
-            if let Err(reason) = result {
-                made.missing.push((controller, reason));
+            match found.place(controller) {
+                Ok((version, parent)) => placed.add(version, parent.join(name), controller),
+                Err(reason) => placed.missing.push((controller, reason)),
             }
         }
-        made
+        placed
     }
 
-    fn add(
-        &mut self,
-        version: Version,
-        path: &Path,
-        controller: Controller,
-        wanted: &Wanted,
-    ) -> Result<(), String> {
-        match fs::create_dir(path) {
-            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
-                return Err(format!("cannot make {}: {error}", path.display()));
-            }
-            _ => {}
-        }
-        let set = match version {
-            Version::V1 => v1::set(path, controller, wanted),
-            Version::V2 => v2::set(path, controller, wanted),
-        };
+    fn add(&mut self, version: Version, path: PathBuf, controller: Controller) {
         match self.groups.iter_mut().find(|group| group.path == path) {
             Some(group) => group.controllers.push(controller),
-            None => self.groups.push(Group { version, path: path.to_owned(), controllers: vec![controller] }),
+            None => self.groups.push(Group { version, path, controllers: vec![controller] }),
         }
-        set.map_err(|error| format!("cannot set the limit in {}: {error}", path.display()))
+    }
+
+    /// Makes the groups and sets their limits. What was thought to be there and is not is an error: others have
+    /// been told to rely on it.
+    pub(crate) fn make(&mut self, wanted: &Wanted) -> Result<(), String> {
+        if std::mem::replace(&mut self.made, true) {
+            return Ok(());
+        }
+        for Group { version, path, controllers } in &self.groups {
+            match fs::create_dir(path) {
+                Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
+                    return Err(format!("cannot make {}: {error}", path.display()));
+                }
+                _ => {}
+            }
+            for controller in controllers {
+                let set = match version {
+                    Version::V1 => v1::set(path, *controller, wanted),
+                    Version::V2 => v2::set(path, *controller, wanted),
+                };
+                set.map_err(|error| format!("cannot set the limit in {}: {error}", path.display()))?;
+            }
+        }
+        Ok(())
     }
 
     pub(crate) fn group(&self, controller: Controller) -> Option<&Group> {
@@ -155,10 +160,20 @@ impl Groups {
         hits
     }
 
+    /// The files by which a process that was born elsewhere enters the groups; only it can do so without a lock
+    /// on all other processes, and on version 2 not even it.
+    pub(crate) fn entrances(&self, born_inside: bool) -> Vec<PathBuf> {
+        let file = |group: &Group| match group.version {
+            Version::V1 => Some(group.path.join("tasks")),
+            Version::V2 => (!born_inside).then(|| group.path.join("cgroup.procs")),
+        };
+        self.groups.iter().filter_map(file).collect()
+    }
+
     /// Removes the groups. A group stays busy for a moment after its last process was reaped.
     pub(crate) fn remove(&mut self) {
-        for group in self.groups.drain(..) {
-            remove_group(&group.path);
+        if std::mem::take(&mut self.made) {
+            self.groups.iter().for_each(|group| remove_group(&group.path));
         }
     }
 }
@@ -212,7 +227,9 @@ mod tests {
     fn v2_writes_every_limit_into_one_group() {
         let dir = tempfile::tempdir().unwrap();
         let wanted = Wanted { memory: Some(Bytes(1 << 20)), pids: Some(7), cpu: Some(Cores { milli: 1500 }) };
-        let groups = Groups::make(&v2_host(dir.path()), "s", &wanted);
+        let mut groups = Groups::place(&v2_host(dir.path()), "s", &wanted);
+        assert!(!dir.path().join("s").exists(), "placed, not made");
+        groups.make(&wanted).unwrap();
         assert!(groups.missing.is_empty(), "{:?}", groups.missing);
         let read = |file: &str| fs::read_to_string(dir.path().join("s").join(file)).unwrap();
         assert_eq!(read("memory.max"), "1048576");
@@ -227,7 +244,7 @@ mod tests {
     #[test]
     fn a_host_without_controllers_says_why() {
         let none = Hierarchies { v1: Vec::new(), v2: Vec::new(), notes: vec!["no cgroup is mounted".into()] };
-        let groups = Groups::make(&none, "s", &Wanted { pids: Some(7), ..Wanted::default() });
+        let groups = Groups::place(&none, "s", &Wanted { pids: Some(7), ..Wanted::default() });
         assert_eq!(groups.missing, [(Controller::Pids, "no cgroup is mounted".to_owned())]);
         assert!(groups.group(Controller::Pids).is_none());
     }

@@ -1,8 +1,8 @@
 //! What `/proc` says about the guest's process: parsed, not judged.
 
-use std::fs;
+use rustix::fs::{Mode, OFlags};
 use std::io;
-use std::os::unix::fs::MetadataExt;
+use std::os::fd::OwnedFd;
 
 pub(super) struct Seen {
     /// Name, our inode, its inode.
@@ -46,14 +46,15 @@ const NAMESPACES: [(&str, &str); 7] = [
 
 impl Seen {
     pub(super) fn read(pid: i32) -> io::Result<Self> {
-        let file = |name: &str| read(&format!("/proc/{pid}/{name}"));
+        let place = open_place(&pid.to_string())?;
+        let file = |name: &str| read(&place, name);
         let status = file("status")?;
         let field = |name: &str| {
             status.lines().find_map(|l| l.strip_prefix(name)?.strip_prefix(':')).unwrap_or("").trim()
         };
         let hex = |name: &str| u64::from_str_radix(field(name), 16).unwrap_or(u64::MAX);
         Ok(Self {
-            namespaces: namespaces(pid)?,
+            namespaces: namespaces(&place)?,
             uid_map: file("uid_map")?.lines().filter_map(triple).collect(),
             groups: field("Groups").split_whitespace().filter_map(|g| g.parse().ok()).collect(),
             no_new_privileges: field("NoNewPrivs") == "1",
@@ -88,12 +89,8 @@ impl Seen {
 }
 
 /// A file of `/proc`, which has no size to ask for: one read too many costs more than a buffer too large.
-fn read(path: &str) -> io::Result<String> {
-    let file = rustix::fs::open(
-        path,
-        rustix::fs::OFlags::RDONLY | rustix::fs::OFlags::CLOEXEC,
-        rustix::fs::Mode::empty(),
-    )?;
+fn read(place: &OwnedFd, name: &str) -> io::Result<String> {
+    let file = rustix::fs::openat(place, name, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())?;
     let mut text = Vec::with_capacity(8 << 10);
     loop {
         text.reserve(4 << 10);
@@ -104,10 +101,22 @@ fn read(path: &str) -> io::Result<String> {
     }
 }
 
-fn namespaces(pid: i32) -> io::Result<Vec<(&'static str, u64, u64)>> {
-    let inode = |who: &str, file: &str| fs::metadata(format!("/proc/{who}/ns/{file}")).map(|meta| meta.ino());
-    let who = pid.to_string();
-    NAMESPACES.iter().map(|(name, file)| Ok((*name, inode("self", file)?, inode(&who, file)?))).collect()
+/// A process's directory in `/proc`: what is read through it is of one process, whoever gets its number next.
+fn open_place(who: &str) -> io::Result<OwnedFd> {
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    Ok(rustix::fs::open(format!("/proc/{who}"), flags, Mode::empty())?)
+}
+
+/// By the text of the links, `net:[4026531840]`: to look at what they lead to costs the kernel an inode each.
+fn namespaces(theirs: &OwnedFd) -> io::Result<Vec<(&'static str, u64, u64)>> {
+    let ours = open_place("self")?;
+    let inode = |place: &OwnedFd, file: &str| -> io::Result<u64> {
+        let link = rustix::fs::readlinkat(place, format!("ns/{file}"), Vec::with_capacity(32))?;
+        let number =
+            link.to_str().ok().and_then(|text| text.split_once('[')?.1.strip_suffix(']')?.parse().ok());
+        number.ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, format!("ns/{file} is {link:?}")))
+    };
+    NAMESPACES.iter().map(|(name, file)| Ok((*name, inode(&ours, file)?, inode(theirs, file)?))).collect()
 }
 
 fn triple(line: &str) -> Option<(u64, u64, u64)> {

@@ -2,15 +2,20 @@
 
 use crate::place::Place;
 use cofferdam_model::LayerPlace;
-use cofferdam_runtime::{Backend, Fault, RuntimeError};
+use cofferdam_runtime::{Backend, Fault, Network, RuntimeError, SandboxSpec};
 use cofferdam_runtime_process::{ProcessBackend, step_names};
 
 #[test]
 fn a_failing_step_leaves_nothing_behind() {
     let place = Place::new();
-    for layer in [LayerPlace::Memory, LayerPlace::Disk] {
+    let kinds = [
+        (LayerPlace::Memory, Network::None),
+        (LayerPlace::Disk, Network::None),
+        (LayerPlace::Memory, Network::Doors),
+    ];
+    for (layer, network) in kinds {
         for step in step_names() {
-            let spec = place.spec(layer);
+            let spec = SandboxSpec { network, ..place.spec(layer) };
             let session = spec.id.clone();
             let backend = ProcessBackend { fault: Fault(Some(step)), ..ProcessBackend::default() };
             match backend.create(spec) {
@@ -67,6 +72,8 @@ fn a_sandbox_that_cannot_be_made_leaves_nothing_behind() {
 
 #[test]
 fn the_steps_are_these() {
-    let steps = ["users", "layout", "layer", "cgroups", "launch", "supervise", "readback", "floor"];
+    let begun = ["users", "cgroup-to-be-born-in", "launch"];
+    let completed = ["limits", "layout", "layer", "plan", "cgroups", "supervise", "readback", "floor"];
+    let steps: Vec<_> = begun.into_iter().chain(completed).collect();
     assert_eq!(step_names(), steps);
 }

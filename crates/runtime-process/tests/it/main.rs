@@ -5,4 +5,16 @@ mod enforcement;
 #[cfg(test)]
 mod faults;
 #[cfg(test)]
+mod inside;
+#[cfg(test)]
+mod layer;
+#[cfg(test)]
+mod layer_faults;
+#[cfg(test)]
+mod layer_place;
+#[cfg(test)]
+mod layer_stack;
+#[cfg(test)]
+mod network;
+#[cfg(test)]
 mod place;

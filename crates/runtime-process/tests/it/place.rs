@@ -1,7 +1,7 @@
 //! A place for a sandbox, and what the sandbox may have left in it.
 
 use cofferdam_model::{LayerPlace, Limits, Profile, SessionId, UserMode};
-use cofferdam_runtime::SandboxSpec;
+use cofferdam_runtime::{Network, SandboxSpec};
 use cofferdam_testkit::{groups_of, mounts_below};
 use std::fs;
 use std::path::PathBuf;
@@ -49,6 +49,8 @@ impl Place {
             limits: Limits::default(),
             layer_place,
             nested: false,
+            network: Network::None,
+            files: Vec::new(),
             require: Vec::new(),
             accept: Vec::new(),
             staging: self.dir("staging"),
@@ -69,7 +71,7 @@ impl Place {
 }
 
 /// Children of this process, also those that wait to be reaped.
-fn children() -> Vec<String> {
+pub(crate) fn children() -> Vec<String> {
     let tasks = fs::read_dir("/proc/self/task").unwrap().flatten();
     let text = tasks.map(|task| fs::read_to_string(task.path().join("children")).unwrap_or_default());
     text.flat_map(|line| line.split_whitespace().map(str::to_owned).collect::<Vec<_>>()).collect()

@@ -1,8 +1,8 @@
 //! The kernel as a trait, and the real one.
 
 use super::op::{Access, Op, Resource};
-use super::talk::Child;
-use crate::{capability, landlock, mounts, raw, seccomp};
+use super::talk::{Child, DOORS_MAX, Given};
+use crate::{capability, door, landlock, mounts, raw, seccomp};
 use rustix::fd::{OwnedFd, RawFd};
 use rustix::fs::{CWD, Mode, OFlags};
 use rustix::io::Errno;
@@ -20,6 +20,8 @@ pub(super) struct Linux {
     pub(super) child: Child,
     /// The caller's, which what runs inside gets back.
     pub(super) umask: Mode,
+    /// What came with the word to go on.
+    pub(super) given: Given,
 }
 
 impl Kernel for Linux {
@@ -27,8 +29,9 @@ impl Kernel for Linux {
         match op {
             Op::DieWithSupervisor => rustix::process::set_parent_process_death_signal(Some(Signal::KILL)),
             Op::MapOwnIds { uid_map, gid_map } => map_own_ids(uid_map, gid_map),
+            Op::AwaitSupervisor => self.child.await_go().map(drop),
             Op::JoinGroup { tasks } => write_all(tasks, OFlags::empty(), Mode::empty(), b"0"),
-            Op::AwaitSupervisor => self.child.await_go(),
+            Op::Unshare { namespaces } => unshare(*namespaces),
             Op::PrivateMounts => mounts::make_private(),
             Op::Tmpfs { at, options, attr } => mounts::tmpfs(at, options, *attr),
             Op::Enter { at } => rustix::process::chdir(at.as_c_str()),
@@ -37,7 +40,10 @@ impl Kernel for Linux {
             Op::HandOver { at } => self.hand_over_dir(at),
             Op::Symlink { at, to } => rustix::fs::symlinkat(to.as_c_str(), CWD, at.as_c_str()),
             Op::File { at, mode, content } => write_file(at, *mode, content),
-            Op::Bind { from, at, attr, idmap } => mounts::bind(from, at, *attr, idmap.as_deref()),
+            Op::Bind { from, at, attr, idmapped: false } => mounts::bind(from, at, *attr, None),
+            Op::Bind { from, at, attr, idmapped: true } => {
+                mounts::bind(from, at, *attr, Some(self.given.id_map.as_ref().ok_or(Errno::BADF)?))
+            }
             Op::Overlay { lower, upper, work, at, userxattr } => {
                 mounts::overlay(lower, upper, work, at, *userxattr)
             }
@@ -45,10 +51,18 @@ impl Kernel for Linux {
             Op::Devpts { at } => mounts::devpts(at),
             Op::ReadOnly { at } => mounts::read_only(at),
             Op::PivotHere => mounts::pivot_here(),
-            Op::EnterUserNamespace { namespace } => enter_user_namespace(namespace),
+            Op::EnterUserNamespace => {
+                enter_user_namespace(self.given.user_namespace.as_ref().ok_or(Errno::BADF)?)
+            }
             Op::NewCgroupNamespace => unshare(UnshareFlags::NEWCGROUP),
             Op::Hostname { name } => rustix::system::sethostname(name),
             Op::LoopbackUp => loopback_up(),
+            Op::Netlink { request } => request.send(),
+            Op::Doors { doors } => self.open_doors(doors),
+            Op::ProbeDoors { at } => {
+                at.iter().for_each(|at| door::knock(*at));
+                Ok(())
+            }
             Op::Limit { resource, value } => limit(*resource, *value),
             Op::Become { who } => become_user(*who),
             Op::BoundCapabilities { keep } => capability::bound(*keep),
@@ -73,6 +87,17 @@ impl Linux {
     fn hand_over_dir(&self, at: &CStr) -> Result<(), Errno> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
         self.child.hand_over_layer(&rustix::fs::openat(CWD, at, flags, Mode::empty())?)
+    }
+
+    fn open_doors(&self, doors: &[door::Door]) -> Result<(), Errno> {
+        let mut open: [Option<OwnedFd>; DOORS_MAX] = [const { None }; DOORS_MAX];
+        if doors.len() > DOORS_MAX {
+            return Err(Errno::TOOBIG);
+        }
+        for (place, door) in open.iter_mut().zip(doors) {
+            *place = Some(door.open()?);
+        }
+        self.child.hand_over_doors(&open)
     }
 }
 

@@ -2,7 +2,7 @@
 
 use super::kernel::{Kernel, Linux};
 use super::op::Op;
-use super::talk::{Child, Message, Supervisor};
+use super::talk::{Child, Given, Message, Supervisor};
 use crate::clone::{Request, Sharer, share};
 use crate::raw;
 use crate::signal::Mask;
@@ -11,11 +11,13 @@ use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketFlags, SocketType};
 use rustix::process::Pid;
 use rustix::thread::UnshareFlags;
-use std::sync::Arc;
+use std::sync::OnceLock;
 
 /// What the child is given. It shares our memory, so this lives until the child executes the guest.
 struct Job {
-    ops: Arc<[Op]>,
+    first: Vec<Op>,
+    /// Set before the child is told to go on, and never again.
+    rest: OnceLock<Vec<Op>>,
     socket: RawFd,
     other_end: RawFd,
 }
@@ -26,19 +28,21 @@ pub struct Launched {
     supervisor: Supervisor,
 }
 
-/// Starts a child in new namespaces (and, on cgroup v2, in a group) that performs `ops` and never returns.
+/// Starts a child in new namespaces (and, on cgroup v2, in a group). It performs `first` at once, then waits for
+/// the rest of its operations, and never returns: what takes long and depends on little is done while its
+/// supervisor still decides the rest.
 ///
 /// Call from a thread that lives as long as the sandbox: the child dies with the thread that made it.
 pub fn launch(
     namespaces: UnshareFlags,
     cgroup: Option<BorrowedFd<'_>>,
-    ops: Arc<[Op]>,
+    first: Vec<Op>,
 ) -> Result<Launched, Errno> {
     let (ours, theirs) =
         rustix::net::socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)?;
     let request =
         Request { namespaces: namespaces.bits().into(), cgroup: cgroup.map(|group| group.as_raw_fd()) };
-    let job = Job { ops, socket: theirs.as_raw_fd(), other_end: ours.as_raw_fd() };
+    let job = Job { first, rest: OnceLock::new(), socket: theirs.as_raw_fd(), other_end: ours.as_raw_fd() };
     let child = share(&request, job, run_child)?;
     Ok(Launched { child, supervisor: Supervisor { socket: ours } })
 }
@@ -52,9 +56,22 @@ impl Launched {
         self.child.pidfd.as_fd()
     }
 
-    /// Tells the child that one of the supervisor's parts of the work is done.
+    /// Gives the child what is left to do. The supervisor's own part (the id maps) is done by then.
+    pub fn perform(&self, rest: Vec<Op>, given: &Given) -> Result<(), Errno> {
+        self.child.data().rest.set(rest).map_err(|_| Errno::ALREADY)?;
+        self.supervisor.go(given)
+    }
+
+    /// Tells a child that waits for its supervisor's part that it is done.
     pub fn go(&self) -> Result<(), Errno> {
-        self.supervisor.go()
+        self.supervisor.go(&Given::default())
+    }
+
+    /// The operation that a failure names, counted over both parts.
+    pub fn op(&self, at: usize) -> Option<&Op> {
+        let job = self.child.data();
+        let rest = || job.rest.get()?.get(at - job.first.len());
+        job.first.get(at).or_else(rest)
     }
 
     /// Waits for what the child has to say.
@@ -74,15 +91,24 @@ extern "C" fn run_child(job: &Job) -> ! {
     let socket = unsafe { OwnedFd::from_raw_fd(job.socket) };
     // Modes in operations are meant as they are written.
     let umask = rustix::process::umask(rustix::fs::Mode::empty());
-    let mut kernel = Linux { child: Child { socket }, umask };
+    let mut kernel = Linux { child: Child { socket }, umask, given: Given::default() };
     reset_signals();
-    for (at, op) in job.ops.iter().enumerate() {
-        if let Err(errno) = kernel.perform(op) {
-            kernel.child.tell_failure(at, errno);
-            break;
-        }
+    if let Err((at, errno)) = work(&mut kernel, job) {
+        kernel.child.tell_failure(at, errno);
     }
     raw::exit_now(125)
+}
+
+/// Returns only if something failed: the last operation executes the guest.
+fn work(kernel: &mut Linux, job: &Job) -> Result<(), (usize, Errno)> {
+    let waited = job.first.len();
+    perform(kernel, &job.first, 0)?;
+    kernel.given = kernel.child.await_go().map_err(|errno| (waited, errno))?;
+    perform(kernel, job.rest.get().map_or(&[], Vec::as_slice), waited)
+}
+
+fn perform(kernel: &mut Linux, ops: &[Op], from: usize) -> Result<(), (usize, Errno)> {
+    ops.iter().enumerate().try_for_each(|(at, op)| kernel.perform(op).map_err(|errno| (from + at, errno)))
 }
 
 /// The supervisor blocks signals and ignores one; what runs inside must not inherit that.

@@ -14,4 +14,4 @@ pub use kernel::Kernel;
 pub use launch::{Launched, launch};
 pub use op::{Access, Attr, Op, Resource};
 pub use record::Recorder;
-pub use talk::Message;
+pub use talk::{DOORS_MAX, Given, Message};

@@ -1,10 +1,14 @@
 //! The operations a boot is made of, as data: what is to be done, in order, with nothing left to decide.
 
+use crate::door::Door;
 use crate::landlock::Ruleset;
+use crate::netlink::Request;
 use crate::seccomp::Program;
-use rustix::fd::{OwnedFd, RawFd};
+use rustix::fd::RawFd;
+use rustix::thread::UnshareFlags;
 use std::ffi::CString;
 use std::fmt;
+use std::net::SocketAddr;
 use std::sync::Arc;
 
 /// Mount attributes. Everything of the host's is `nosuid`; the rest is said.
@@ -47,12 +51,16 @@ pub enum Op {
         uid_map: Vec<u8>,
         gid_map: Vec<u8>,
     },
+    /// Wait until the supervisor has done its part (the control groups).
+    AwaitSupervisor,
     /// Enter a control group by its file `tasks`. Only a thread that moves itself needs no lock on all others.
     JoinGroup {
         tasks: CString,
     },
-    /// Wait until the supervisor has done its part (the id maps).
-    AwaitSupervisor,
+    /// New namespaces besides those that the child was born in. Made by the child, since making them takes long.
+    Unshare {
+        namespaces: UnshareFlags,
+    },
     /// Keep mounts made here from the host, and the host's from here.
     PrivateMounts,
     Tmpfs {
@@ -90,7 +98,8 @@ pub enum Op {
         from: CString,
         at: CString,
         attr: Attr,
-        idmap: Option<Arc<OwnedFd>>,
+        /// With owners translated by the id map that the supervisor gives.
+        idmapped: bool,
     },
     Overlay {
         lower: CString,
@@ -110,15 +119,25 @@ pub enum Op {
     },
     /// The working directory becomes the root, and the old root goes.
     PivotHere,
-    /// Join a user namespace that the supervisor has made and mapped.
-    EnterUserNamespace {
-        namespace: Arc<OwnedFd>,
-    },
+    /// Join the user namespace that the supervisor has made, mapped and given.
+    EnterUserNamespace,
     NewCgroupNamespace,
     Hostname {
         name: Vec<u8>,
     },
     LoopbackUp,
+    /// Configure the network namespace.
+    Netlink {
+        request: Request,
+    },
+    /// Make these sockets (at most `DOORS_MAX`), give them to the supervisor and keep none.
+    Doors {
+        doors: Vec<Door>,
+    },
+    /// Knock at these addresses, for the supervisor to see whether it is heard at the doors.
+    ProbeDoors {
+        at: Vec<SocketAddr>,
+    },
     Limit {
         resource: Resource,
         value: u64,
@@ -162,8 +181,9 @@ impl Op {
         match self {
             Self::DieWithSupervisor => "die-with-supervisor",
             Self::MapOwnIds { .. } => "map-own-ids",
-            Self::JoinGroup { .. } => "join-group",
             Self::AwaitSupervisor => "await-supervisor",
+            Self::JoinGroup { .. } => "join-group",
+            Self::Unshare { .. } => "new namespaces",
             Self::PrivateMounts => "private-mounts",
             Self::Tmpfs { .. } => "tmpfs",
             Self::Enter { .. } => "enter",
@@ -178,10 +198,13 @@ impl Op {
             Self::Devpts { .. } => "devpts",
             Self::ReadOnly { .. } => "read-only",
             Self::PivotHere => "pivot-root",
-            Self::EnterUserNamespace { .. } => "user-namespace",
+            Self::EnterUserNamespace => "user-namespace",
             Self::NewCgroupNamespace => "cgroup-namespace",
             Self::Hostname { .. } => "hostname",
             Self::LoopbackUp => "loopback-up",
+            Self::Netlink { .. } => "netlink",
+            Self::Doors { .. } => "doors",
+            Self::ProbeDoors { .. } => "probe-doors",
             Self::Limit { .. } => "rlimit",
             Self::Become { .. } => "become",
             Self::BoundCapabilities { .. } => "bound-capabilities",
@@ -215,11 +238,16 @@ impl fmt::Display for Op {
             | Self::ProbeLandlock { at } => write!(f, " {}", show(at)),
             Self::Dir { at, mode, .. } | Self::File { at, mode, .. } => write!(f, " {} {mode:04o}", show(at)),
             Self::Symlink { at, to } => write!(f, " {} -> {}", show(at), show(to)),
-            Self::Bind { from, at, attr, idmap } => {
-                let mapped = if idmap.is_some() { " idmapped" } else { "" };
+            Self::Bind { from, at, attr, idmapped } => {
+                let mapped = if *idmapped { " idmapped" } else { "" };
                 write!(f, " {} on {}{}{mapped}", show(from), show(at), Flags(*attr))
             }
             Self::Overlay { lower, at, .. } => write!(f, " {} on {}", show(lower), show(at)),
+            Self::Netlink { request } => write!(f, " {}", request.name),
+            Self::Doors { doors } => {
+                doors.iter().try_for_each(|door| write!(f, " {:?} {}", door.kind, door.at))
+            }
+            Self::ProbeDoors { at } => at.iter().try_for_each(|at| write!(f, " {at}")),
             Self::Limit { resource, value } => write!(f, " {resource:?} {value}"),
             Self::Become { who } => write!(f, " {}:{}", who.uid, who.gid),
             Self::BoundCapabilities { keep } | Self::Capabilities { keep } => write!(f, " {keep:#x}"),

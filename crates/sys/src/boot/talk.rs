@@ -1,7 +1,7 @@
-//! What the boot child and its supervisor say to each other: one byte or one small record a packet, and
-//! once a descriptor.
+//! What the boot child and its supervisor say to each other: one byte or one small record a packet, some with
+//! descriptors.
 
-use rustix::fd::{AsFd, OwnedFd};
+use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::io::Errno;
 use rustix::net::{
     RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage,
@@ -11,10 +11,15 @@ use std::io::{IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
 
 const GO: u8 = b'!';
+const GO_WITH_IDS: u8 = b'i';
 const PROBE: u8 = b'p';
 const LISTENER: u8 = b'l';
 const LAYER: u8 = b'd';
+const DOORS: u8 = b'o';
 const FAILED: u8 = b'x';
+
+/// How many sockets can be handed over at once.
+pub const DOORS_MAX: usize = 8;
 
 /// What the supervisor hears.
 #[derive(Debug)]
@@ -25,10 +30,21 @@ pub enum Message {
     Listener(OwnedFd),
     /// A directory that was to be handed over.
     Layer(OwnedFd),
+    /// The sockets that were to be made, in order.
+    Doors(Vec<OwnedFd>),
     /// The operation at this position failed.
     Failed { at: usize, errno: Errno },
     /// The guest's image is running: the socket closed on exec.
     Started,
+}
+
+/// Descriptors that the supervisor makes while the child is already at work.
+#[derive(Debug, Default)]
+pub struct Given {
+    /// A user namespace whose maps translate owners on idmapped mounts.
+    pub id_map: Option<OwnedFd>,
+    /// The user namespace to end up in.
+    pub user_namespace: Option<OwnedFd>,
 }
 
 /// The supervisor's end.
@@ -42,10 +58,23 @@ pub(super) struct Child {
 }
 
 impl Child {
-    pub(super) fn await_go(&self) -> Result<(), Errno> {
-        let mut answer = [0u8; 1];
-        match rustix::net::recv(&self.socket, &mut answer, RecvFlags::empty())? {
-            (_, 1) if answer[0] == GO => Ok(()),
+    pub(super) fn await_go(&self) -> Result<Given, Errno> {
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(2))];
+        let mut control = RecvAncillaryBuffer::new(&mut space);
+        let mut word = [0u8; 1];
+        let mut slices = [IoSliceMut::new(&mut word)];
+        let heard =
+            rustix::net::recvmsg(&self.socket, &mut slices, &mut control, RecvFlags::CMSG_CLOEXEC)?.bytes;
+        match (heard, word[0]) {
+            (1, GO) => Ok(Given::default()),
+            (1, GO_WITH_IDS) => {
+                let mut rights = control.drain().find_map(|message| match message {
+                    RecvAncillaryMessage::ScmRights(descriptors) => Some(descriptors),
+                    _ => None,
+                });
+                let mut next = || rights.as_mut()?.next();
+                Ok(Given { id_map: next(), user_namespace: next() })
+            }
             _ => Err(Errno::CANCELED),
         }
     }
@@ -67,18 +96,27 @@ impl Child {
     }
 
     pub(super) fn hand_over_listener(&self, listener: &OwnedFd) -> Result<(), Errno> {
-        self.hand_over(LISTENER, listener)
+        self.hand_over(LISTENER, &[listener.as_fd()])
     }
 
     pub(super) fn hand_over_layer(&self, directory: &OwnedFd) -> Result<(), Errno> {
-        self.hand_over(LAYER, directory)
+        self.hand_over(LAYER, &[directory.as_fd()])
     }
 
-    fn hand_over(&self, tag: u8, descriptor: &OwnedFd) -> Result<(), Errno> {
-        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    pub(super) fn hand_over_doors(&self, doors: &[Option<OwnedFd>; DOORS_MAX]) -> Result<(), Errno> {
+        let mut open = [self.socket.as_fd(); DOORS_MAX];
+        let mut count = 0;
+        for (place, door) in open.iter_mut().zip(doors.iter().flatten()) {
+            *place = door.as_fd();
+            count += 1;
+        }
+        self.hand_over(DOORS, &open[..count])
+    }
+
+    fn hand_over(&self, tag: u8, descriptors: &[BorrowedFd<'_>]) -> Result<(), Errno> {
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(DOORS_MAX))];
         let mut control = SendAncillaryBuffer::new(&mut space);
-        let descriptors = [descriptor.as_fd()];
-        if !control.push(SendAncillaryMessage::ScmRights(&descriptors)) {
+        if !control.push(SendAncillaryMessage::ScmRights(descriptors)) {
             return Err(Errno::NOBUFS);
         }
         let data = [tag];
@@ -88,14 +126,24 @@ impl Child {
 }
 
 impl Supervisor {
-    /// Tells the child to go on.
-    pub(super) fn go(&self) -> Result<(), Errno> {
-        rustix::net::send(&self.socket, &[GO], SendFlags::NOSIGNAL).map(drop)
+    /// Tells the child to go on, with what it will need.
+    pub(super) fn go(&self, given: &Given) -> Result<(), Errno> {
+        let Given { id_map: Some(id_map), user_namespace: Some(user_namespace) } = given else {
+            return rustix::net::send(&self.socket, &[GO], SendFlags::NOSIGNAL).map(drop);
+        };
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(2))];
+        let mut control = SendAncillaryBuffer::new(&mut space);
+        let descriptors = [id_map.as_fd(), user_namespace.as_fd()];
+        if !control.push(SendAncillaryMessage::ScmRights(&descriptors)) {
+            return Err(Errno::NOBUFS);
+        }
+        rustix::net::sendmsg(&self.socket, &[IoSlice::new(&[GO_WITH_IDS])], &mut control, SendFlags::NOSIGNAL)
+            .map(drop)
     }
 
     /// Waits for the next message. The child runs our code only, but a short packet is still an error.
     pub(super) fn hear(&self) -> Result<Message, Errno> {
-        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(DOORS_MAX))];
         let mut control = RecvAncillaryBuffer::new(&mut space);
         let mut data = [0u8; 9];
         let mut slices = [IoSliceMut::new(&mut data)];
@@ -109,8 +157,9 @@ impl Supervisor {
             |from: usize| i32::from_le_bytes([data[from], data[from + 1], data[from + 2], data[from + 3]]);
         match (length, data[0]) {
             (0, _) => Ok(Message::Started),
-            (1, LISTENER) => take_descriptor(&mut control).map(Message::Listener).ok_or(Errno::BADMSG),
-            (1, LAYER) => take_descriptor(&mut control).map(Message::Layer).ok_or(Errno::BADMSG),
+            (1, LISTENER) => take_descriptors(&mut control).pop().map(Message::Listener).ok_or(Errno::BADMSG),
+            (1, LAYER) => take_descriptors(&mut control).pop().map(Message::Layer).ok_or(Errno::BADMSG),
+            (1, DOORS) => Ok(Message::Doors(take_descriptors(&mut control))),
             (9, PROBE) => {
                 Ok(Message::LandlockProbe(Some(number(5)).filter(|&e| e != 0).map(Errno::from_raw_os_error)))
             }
@@ -122,9 +171,12 @@ impl Supervisor {
     }
 }
 
-fn take_descriptor(control: &mut RecvAncillaryBuffer<'_>) -> Option<OwnedFd> {
-    control.drain().find_map(|message| match message {
-        RecvAncillaryMessage::ScmRights(mut descriptors) => descriptors.next(),
-        _ => None,
-    })
+fn take_descriptors(control: &mut RecvAncillaryBuffer<'_>) -> Vec<OwnedFd> {
+    let mut taken = Vec::new();
+    for message in control.drain() {
+        if let RecvAncillaryMessage::ScmRights(descriptors) = message {
+            taken.extend(descriptors);
+        }
+    }
+    taken
 }

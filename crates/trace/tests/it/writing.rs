@@ -5,7 +5,7 @@ use cofferdam_model::{Body, Control, Digest, EnforcementReport, Tier};
 use cofferdam_seal::{Mark, Statement};
 use cofferdam_trace::{
     BLOBS_DIR, CHECKPOINT_EVENTS, Check, EVENTS_FILE, Options, Reader, Reason, State, WriteError, Writer,
-    verify,
+    prepare, verify,
 };
 use std::fs;
 use std::path::Path;
@@ -157,4 +157,27 @@ fn equal_payloads_are_stored_once_and_none_is_ever_half_there() {
     assert_eq!(names.len(), 2, "{names:?}");
     let too_large = vec![0; (64 << 20) + 1];
     assert!(matches!(writer.blob(&too_large), Err(WriteError::BlobTooLarge(_))));
+}
+
+#[test]
+fn a_bundle_made_ahead_is_taken_once() {
+    let dir = TempDir::new().unwrap();
+    let (making, spare) = (dir.path().join("making"), dir.path().join(".next"));
+    let take = |name: &str| {
+        Writer::create_from(&spare, &dir.path().join(name), key(1), Options::default())
+            .and_then(|mut writer| writer.append(START_US, None, &started()))
+    };
+    prepare(&making, &spare).unwrap();
+    prepare(&making, &spare).unwrap();
+    assert!(spare.join(EVENTS_FILE).is_file() && !making.exists());
+    take("one").unwrap();
+    assert!(!spare.exists(), "it was moved, not copied");
+    take("two").unwrap();
+    for name in ["one", "two"] {
+        assert_eq!(kinds(&dir.path().join(name)), ["session.started", "checkpoint"]);
+    }
+    prepare(&making, &spare).unwrap();
+    assert!(matches!(take("one"), Err(WriteError::Exists(_))), "a trace is never replaced");
+    fs::write(spare.join(EVENTS_FILE), "planted\n").unwrap();
+    assert!(matches!(take("three"), Err(WriteError::Exists(_))), "nor continued");
 }
