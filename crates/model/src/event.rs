@@ -1,6 +1,9 @@
 //! The raw facts a trace is made of. Hot code appends these in order; what they mean is worked out later.
 
-use crate::{Digest, EnforcementReport, FileChange, RawPath, SessionId, SessionSpec};
+use crate::{
+    AlertSent, ApprovalAnswered, ControlChanged, CredentialUsed, Digest, EgressDecided, EgressEnded, EgressRefused,
+    EnforcementReport, FileChange, NameAsked, RawPath, SessionId, SessionSpec, StrayPacket,
+};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -45,6 +48,24 @@ pub enum Body {
     FileChanged(FileChange),
     #[serde(rename = "changes.decided")]
     ChangesDecided(ChangesDecided),
+    #[serde(rename = "egress.decided")]
+    EgressDecided(Box<EgressDecided>),
+    #[serde(rename = "egress.ended")]
+    EgressEnded(EgressEnded),
+    #[serde(rename = "egress.refused")]
+    EgressRefused(Box<EgressRefused>),
+    #[serde(rename = "credential.used")]
+    CredentialUsed(CredentialUsed),
+    #[serde(rename = "approval.answered")]
+    ApprovalAnswered(ApprovalAnswered),
+    #[serde(rename = "control.changed")]
+    ControlChanged(ControlChanged),
+    #[serde(rename = "name.asked")]
+    NameAsked(NameAsked),
+    #[serde(rename = "packet.stray")]
+    StrayPacket(StrayPacket),
+    #[serde(rename = "alert.sent")]
+    AlertSent(AlertSent),
     #[serde(rename = "session.ended")]
     SessionEnded(SessionEnded),
     /// Says who vouches for everything up to here.
@@ -204,6 +225,8 @@ pub struct ChangesDecided {
     pub by: String,
     pub created: u64,
     pub modified: u64,
+    #[serde(default, skip_serializing_if = "crate::change::is_none")]
+    pub renamed: u64,
     pub deleted: u64,
     /// Changes that were not carried out, and why.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -230,6 +253,15 @@ impl Body {
             Self::Limit(_) => "limit",
             Self::FileChanged(_) => "file.changed",
             Self::ChangesDecided(_) => "changes.decided",
+            Self::EgressDecided(_) => "egress.decided",
+            Self::EgressEnded(_) => "egress.ended",
+            Self::EgressRefused(_) => "egress.refused",
+            Self::CredentialUsed(_) => "credential.used",
+            Self::ApprovalAnswered(_) => "approval.answered",
+            Self::ControlChanged(_) => "control.changed",
+            Self::NameAsked(_) => "name.asked",
+            Self::StrayPacket(_) => "packet.stray",
+            Self::AlertSent(_) => "alert.sent",
             Self::SessionEnded(_) => "session.ended",
             Self::Checkpoint(_) => "checkpoint",
             Self::Head(_) => "head",

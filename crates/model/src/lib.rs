@@ -5,17 +5,23 @@
 
 mod change;
 mod digest;
+mod egress;
 mod enforcement;
 mod event;
 mod id;
 mod path;
 mod quantity;
+mod record;
 mod spec;
 mod tier;
 mod wide;
 
-pub use change::{ChangeOp, FileChange, FileKind};
+pub use change::{Aspect, ChangeOp, FileChange, FileKind};
 pub use digest::{Digest, DigestError};
+pub use egress::{
+    AlertSent, Answer, ApprovalAnswered, ControlChanged, CredentialUsed, EgressDecided, EgressEnded, EgressRefused,
+    Ending, NameAsked, StrayPacket, Verdict, Via,
+};
 pub use enforcement::{Control, EnforcementReport, State};
 pub use event::{
     BlobRef, BlockedAttempt, Body, ChangesDecided, Checkpoint, Event, ExecExited, ExecStarted, Exit,
@@ -24,6 +30,7 @@ pub use event::{
 pub use id::{IdError, SessionId};
 pub use path::RawPath;
 pub use quantity::{Bytes, Cores, QuantityError, Span};
+pub use record::{NotRecorded, Record};
 pub use spec::{
     BoxUser, Changes, Isolation, LayerPlace, Limits, Mount, MountError, Profile, SessionSpec, SpecError,
     UserMode, Weakness,

@@ -148,6 +148,12 @@ pub struct SessionSpec {
     pub env: BTreeMap<String, String>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub mounts: Vec<Mount>,
+    /// The rules for everything that is to leave; without them nothing does. Relative to where it is named.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub policy: Option<PathBuf>,
+    /// Credentials of the vault that the session may use, by name: inside there are placeholders.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub secrets: Vec<String>,
     /// Paths to hide beyond the built-in list; relative ones lie in the work dir.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub hide: Vec<PathBuf>,

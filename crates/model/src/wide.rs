@@ -86,7 +86,9 @@ mod tests {
     fn the_size_of_a_sparse_file_survives() {
         let (op, kind) = (ChangeOp::Created, FileKind::File);
         for size in [None, Some(5), Some(i64::MAX as u64)] {
-            let change = FileChange { op, kind, path: "hole".into(), mode: None, size, digest: None };
+            let (from, changed) = (None, Vec::new());
+            let path = "hole".into();
+            let change = FileChange { op, kind, path, from, changed, mode: None, size, digest: None };
             let json = serde_json::to_string(&change).unwrap();
             assert_eq!(serde_json::from_str::<FileChange>(&json).unwrap(), change, "{json}");
         }

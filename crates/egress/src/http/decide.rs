@@ -1,0 +1,306 @@
+//! What the policy says of a request, and what follows: a no with its reason, a wait for a person, or leave
+//! to go out. Nothing goes out whose leave is not on record.
+
+use super::identify::Target;
+use crate::approvals::{Held, Reply};
+use crate::exchange::Watch;
+use crate::rescue::{Denial, Failure};
+use crate::rules::Rules;
+use crate::session::Session;
+use crate::swap::UsedCredential;
+use cofferdam_model::{Answer, ApprovalAnswered, Body, CredentialUsed, EgressDecided, Verdict, Via};
+use cofferdam_policy::{Action, Alarm, Decision, Effect, Headers, Http, Occasion};
+use http::request::Parts;
+use http::{HeaderMap, header};
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Instant;
+
+struct Fields<'a>(&'a HeaderMap);
+
+impl Headers for Fields<'_> {
+    fn each(&self, visit: &mut dyn FnMut(&str, &[u8])) {
+        self.0.iter().for_each(|(name, value)| visit(name.as_str(), value.as_bytes()));
+    }
+
+    fn values(&self, name: &str, visit: &mut dyn FnMut(&[u8])) {
+        self.0.get_all(name).iter().for_each(|value| visit(value.as_bytes()));
+    }
+}
+
+/// A request as the policy is asked about it.
+pub(crate) struct Question<'a> {
+    pub(crate) via: Via,
+    http: Http<'a>,
+}
+
+/// Calls back with the question, which borrows from all of its parts.
+pub(crate) fn with_question<T>(
+    via: Via,
+    (target, sni, program): (&Target, Option<&str>, Option<&str>),
+    head: &Parts,
+    (body, length): (Option<&[u8]>, Option<u64>),
+    then: impl FnOnce(&Question<'_>) -> T,
+) -> T {
+    let fields = Fields(&head.headers);
+    let content_type = head.headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok());
+    let http = Http {
+        scheme: target.scheme.name(),
+        host: &target.host,
+        port: target.port,
+        sni,
+        method: head.method.as_str(),
+        path: head.uri.path(),
+        query: head.uri.query(),
+        headers: &fields,
+        body,
+        content_type,
+        length,
+        program,
+    };
+    then(&Question { via, http })
+}
+
+impl<'a> Question<'a> {
+    /// A connection of which nothing more than its name will be seen.
+    pub(crate) fn tunnel(via: Via, host: &'a str, port: u16, program: Option<&'a str>) -> Self {
+        let http = Http {
+            scheme: "https",
+            host,
+            port,
+            sni: Some(host),
+            method: "CONNECT",
+            path: "/",
+            query: None,
+            headers: &(),
+            body: None,
+            content_type: None,
+            length: None,
+            program,
+        };
+        Self { via, http }
+    }
+
+    /// What was asked for earlier, as far as it was kept.
+    pub(crate) fn again(asked: &'a EgressDecided) -> Self {
+        let mut question = Self::tunnel(asked.via, &asked.host, asked.port, asked.program.as_deref());
+        if asked.scheme != "tls" {
+            question.http.scheme = &asked.scheme;
+            question.http.sni = (asked.scheme == "https").then_some(&asked.host);
+            question.http.method = &asked.method;
+            question.http.path = &asked.path;
+            question.http.query = asked.query.as_deref();
+        }
+        question
+    }
+
+    pub(crate) fn http(&self) -> &Http<'a> {
+        &self.http
+    }
+
+    pub(crate) fn decide(&self, rules: &Rules) -> Decision {
+        rules.policy().decide(&Action::Http(self.http))
+    }
+
+    pub(crate) fn wants_body(&self, rules: &Rules) -> bool {
+        rules.policy().wants_body(&self.http)
+    }
+
+    /// The fact of the decision; its texts are those that came from inside.
+    fn event(&self, decision: &Decision) -> Box<EgressDecided> {
+        let Http { scheme, host, port, method, path, query, program, .. } = self.http;
+        let is_tunnel = method == "CONNECT";
+        let text = |text: &str| if is_tunnel { String::new() } else { clipped(text) };
+        Box::new(EgressDecided {
+            via: self.via,
+            scheme: if is_tunnel { "tls".to_owned() } else { scheme.to_owned() },
+            host: host.to_owned(),
+            port,
+            method: text(method),
+            path: text(path),
+            query: query.map(clipped),
+            effect: match decision.effect {
+                Effect::Allow => Verdict::Allow,
+                Effect::Deny => Verdict::Deny,
+                Effect::Review => Verdict::Review,
+            },
+            rule: decision.rule_id().map(str::to_owned),
+            reason: match &decision.problem {
+                Some(problem) => problem.to_string(),
+                None => decision.reason().to_owned(),
+            },
+            program: program.map(str::to_owned),
+            credentials: Vec::new(),
+        })
+    }
+}
+
+/// A trace is no place for a path of 60 KiB.
+fn clipped(text: &str) -> String {
+    const MOST: usize = 4096;
+    let end = (0..=MOST.min(text.len())).rev().find(|at| text.is_char_boundary(*at)).unwrap_or(0);
+    text[..end].to_owned()
+}
+
+/// Leave to go out.
+pub(crate) struct Cleared {
+    pub(crate) event: Box<EgressDecided>,
+    /// Where it stands on record, once it does.
+    recorded: Option<u64>,
+}
+
+/// What a decision comes to before anybody waits. `withhold`: the path or query holds a credential.
+pub(crate) fn settle(
+    session: &Session,
+    rules: &Rules,
+    question: &Question<'_>,
+    decision: &Decision,
+    withhold: bool,
+) -> Result<Pending, Failure> {
+    let mut event = question.event(decision);
+    if withhold {
+        event.path = super::service::WITHHELD.to_owned();
+        event.query = None;
+    }
+    if let Some(rule) = decision.rule_id() {
+        session.act_on(&Occasion::Rule(rule));
+    }
+    match decision.effect {
+        Effect::Allow => Ok(Pending::Cleared(Cleared { event, recorded: None })),
+        Effect::Review => Ok(Pending::Held(event)),
+        Effect::Deny => {
+            session.counters.denied.fetch_add(1, Relaxed);
+            session.record.append(None, &Body::EgressDecided(event))?;
+            session.raise(Alarm::Denied);
+            Err(Failure::Denied(Box::new(Denial {
+                line: decision.to_string(),
+                rule: decision.rule_id().map(str::to_owned),
+                reason: decision.reason().to_owned(),
+                contact: decision.contact.as_deref().unwrap_or_default().to_owned(),
+                allow: rules.policy().suggest(&Action::Http(question.http), decision),
+            })))
+        }
+    }
+}
+
+pub(crate) enum Pending {
+    Cleared(Cleared),
+    /// A person must answer first.
+    Held(Box<EgressDecided>),
+}
+
+impl Pending {
+    /// Waits for the person, if one is needed.
+    pub(crate) async fn wait(self, session: &Session) -> Result<Cleared, Failure> {
+        match self {
+            Self::Cleared(cleared) => Ok(cleared),
+            Self::Held(event) => hold(session, event).await,
+        }
+    }
+}
+
+async fn hold(session: &Session, event: Box<EgressDecided>) -> Result<Cleared, Failure> {
+    let began = Instant::now();
+    let body = Body::EgressDecided(event);
+    let seq = session.record.append(None, &body)?;
+    let Body::EgressDecided(event) = body else { return Err(Failure::Paused) };
+    let patience = session.limits.review_time;
+    let question = session.approvals.ask(held(&event), patience)?;
+    let mut answer = Unanswered { session, seq, began, told: false };
+    let reply = question.wait(patience).await;
+    let (kind, by) = match &reply {
+        Reply::Allowed { by } => (Answer::Allowed, by.as_str()),
+        Reply::Denied { by } => (Answer::Denied, by.as_str()),
+        Reply::TimedOut => (Answer::TimedOut, ""),
+    };
+    answer.tell(kind, by)?;
+    if kind == Answer::Allowed {
+        // Whatever was switched while it waited holds.
+        session.is_open()?;
+        let still = Question::again(&event).decide(&session.rules.load());
+        if still.effect != Effect::Deny {
+            return Ok(Cleared { event, recorded: Some(seq) });
+        }
+    }
+    session.counters.denied.fetch_add(1, Relaxed);
+    let line = match kind {
+        Answer::Denied => format!("denied by {by}"),
+        Answer::TimedOut => "denied: nobody approved it in time".to_owned(),
+        _ => "denied: the policy changed while it waited".to_owned(),
+    };
+    let (rule, reason) = (event.rule.clone(), event.reason.clone());
+    Err(Failure::Denied(Box::new(Denial { line, rule, reason, contact: String::new(), allow: None })))
+}
+
+fn held(event: &EgressDecided) -> Held {
+    let query = event.query.as_ref().map(|query| format!("?{query}")).unwrap_or_default();
+    Held {
+        id: 0,
+        rule: event.rule.clone().unwrap_or_default(),
+        reason: event.reason.clone(),
+        method: event.method.clone(),
+        url: format!("{}://{}:{}{}{query}", event.scheme, event.host, event.port, event.path),
+        program: event.program.clone(),
+        since: 0,
+        until: 0,
+    }
+}
+
+/// A question on record needs an answer on record, also when its client goes away.
+struct Unanswered<'a> {
+    session: &'a Session,
+    seq: u64,
+    began: Instant,
+    told: bool,
+}
+
+impl Unanswered<'_> {
+    fn tell(&mut self, answer: Answer, by: &str) -> Result<(), Failure> {
+        self.told = true;
+        let waited_us = u64::try_from(self.began.elapsed().as_micros()).unwrap_or(u64::MAX);
+        let fact = ApprovalAnswered { answer, by: by.to_owned(), waited_us };
+        self.session.record.append(Some(self.seq), &Body::ApprovalAnswered(fact))?;
+        Ok(())
+    }
+}
+
+impl Drop for Unanswered<'_> {
+    fn drop(&mut self) {
+        if !self.told {
+            let _ = self.tell(Answer::Withdrawn, "");
+        }
+    }
+}
+
+impl Cleared {
+    /// Asks a person after all, because of what was found in the body.
+    pub(crate) async fn review(mut self, session: &Session, doubt: String) -> Result<Self, Failure> {
+        self.event.effect = Verdict::Review;
+        self.event.reason = doubt;
+        hold(session, self.event).await
+    }
+
+    /// Puts the leave on record, with the credentials that go along, and gives its place there.
+    pub(crate) fn record(
+        mut self,
+        session: &Session,
+        spent: &[UsedCredential],
+    ) -> Result<(u64, Box<EgressDecided>), Failure> {
+        self.event.credentials = spent.iter().map(|used| used.name.to_string()).collect();
+        let body = Body::EgressDecided(self.event);
+        let seq = match self.recorded {
+            Some(seq) => seq,
+            None => session.record.append(None, &body)?,
+        };
+        let Body::EgressDecided(event) = body else { return Err(Failure::Paused) };
+        for used in spent {
+            let fact = CredentialUsed {
+                name: used.name.to_string(),
+                generation: used.generation,
+                host: event.host.clone(),
+                port: event.port,
+            };
+            session.record.append(Some(seq), &Body::CredentialUsed(fact))?;
+        }
+        Ok((seq, event))
+    }
+}

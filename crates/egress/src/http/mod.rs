@@ -1,0 +1,14 @@
+//! One request from its head to the end of its answer; a file per step.
+
+pub(crate) mod body;
+pub(crate) mod decide;
+mod doh;
+pub(crate) mod flow;
+pub(crate) mod forward;
+mod hop;
+pub(crate) mod identify;
+mod prepare;
+mod rewrite;
+pub(crate) mod service;
+pub(crate) mod upgrade;
+mod websocket;

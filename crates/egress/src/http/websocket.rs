@@ -1,0 +1,111 @@
+//! A WebSocket between client and upstream, message by message: frames are masked with a key of the
+//! client's choice, so only whole messages can be looked into. Pings are answered on each side.
+
+use super::flow::Filter;
+use super::upgrade::{Broken, Filters};
+use crate::exchange::{Exchange, Side};
+use crate::rescue::Failure;
+use bytes::Bytes;
+use cofferdam_model::Ending;
+use futures_util::{Sink, SinkExt, Stream, StreamExt};
+use std::sync::Arc;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio_tungstenite::WebSocketStream;
+use tokio_tungstenite::tungstenite::protocol::{Role, WebSocketConfig};
+use tokio_tungstenite::tungstenite::{Error, Message, Utf8Bytes};
+
+/// The longest message that is put together.
+const MAX_MESSAGE: usize = 16 << 20;
+const BUFFER: usize = 16 << 10;
+
+pub(crate) async fn relay<A, B>(client: A, upstream: B, exchange: Arc<Exchange>, filters: Filters)
+where
+    A: AsyncRead + AsyncWrite + Unpin,
+    B: AsyncRead + AsyncWrite + Unpin,
+{
+    let config = WebSocketConfig::default()
+        .read_buffer_size(BUFFER)
+        .write_buffer_size(0)
+        .max_message_size(Some(MAX_MESSAGE))
+        .max_frame_size(Some(MAX_MESSAGE));
+    let client = WebSocketStream::from_raw_socket(client, Role::Server, Some(config)).await;
+    let upstream = WebSocketStream::from_raw_socket(upstream, Role::Client, Some(config)).await;
+    let (mut to_client, mut from_client) = client.split();
+    let (mut to_upstream, mut from_upstream) = upstream.split();
+    let up = one_way(&mut from_client, &mut to_upstream, &exchange, Side::Up, filters.up);
+    let down = one_way(&mut from_upstream, &mut to_client, &exchange, Side::Down, filters.down);
+    match tokio::try_join!(up, down) {
+        Ok(_) => exchange.end(Ending::Complete),
+        Err(Broken::Refused(failure)) => exchange.stop(&failure),
+        Err(Broken::Cut) => {}
+        Err(Broken::Io(Side::Up)) => exchange.end(Ending::ClientGone),
+        Err(Broken::Io(Side::Down)) => exchange.end(Ending::UpstreamFailed),
+    }
+}
+
+async fn one_way<R, W>(
+    from: &mut R,
+    to: &mut W,
+    exchange: &Exchange,
+    side: Side,
+    mut filter: Option<Box<dyn Filter>>,
+) -> Result<(), Broken>
+where
+    R: Stream<Item = Result<Message, Error>> + Unpin,
+    W: Sink<Message, Error = Error> + Unpin,
+{
+    // After a farewell, whatever fails is how this side hangs up: some do it without a word more.
+    let mut said_farewell = false;
+    loop {
+        let message = tokio::select! {
+            biased;
+            () = exchange.until_cut(side) => return Err(Broken::Cut),
+            message = from.next() => message,
+        };
+        let message = match message {
+            None | Some(Err(Error::ConnectionClosed)) => return Ok(()),
+            Some(Err(_)) if said_farewell => return Ok(()),
+            Some(Err(_)) => return Err(Broken::Io(side)),
+            Some(Ok(Message::Ping(_) | Message::Pong(_) | Message::Frame(_))) => continue,
+            Some(Ok(message)) => message,
+        };
+        said_farewell |= message.is_close();
+        exchange.count(side, message.len());
+        let message = look(message, &mut filter, exchange).map_err(Broken::Refused)?;
+        let sent = tokio::select! {
+            biased;
+            () = exchange.until_cut(side) => return Err(Broken::Cut),
+            sent = to.send(message) => sent,
+        };
+        match sent {
+            Ok(()) | Err(Error::ConnectionClosed) => {}
+            // The other side's farewell was answered already.
+            Err(_) if said_farewell => {}
+            Err(_) => return Err(Broken::Io(side)),
+        }
+    }
+}
+
+fn look(
+    message: Message,
+    filter: &mut Option<Box<dyn Filter>>,
+    exchange: &Exchange,
+) -> Result<Message, Box<Failure>> {
+    let Some(filter) = filter else { return Ok(message) };
+    let mut through = |bytes: Bytes| -> Result<Bytes, Box<Failure>> {
+        let passed = filter.pass(bytes)?;
+        let held = filter.finish()?;
+        exchange.count_scrubbed(filter.replaced());
+        filter.noticed().into_iter().for_each(|text| exchange.flag(text));
+        Ok(if held.is_empty() { passed } else { [passed, held].concat().into() })
+    };
+    match message {
+        Message::Text(text) => {
+            let bytes = through(Bytes::from(text))?;
+            let text = Utf8Bytes::try_from(bytes).map_err(|_| Failure::NotText)?;
+            Ok(Message::Text(text))
+        }
+        Message::Binary(bytes) => Ok(Message::Binary(through(bytes)?)),
+        other => Ok(other),
+    }
+}

@@ -1,0 +1,172 @@
+//! One immutable picture of the session's credentials, replaced as a whole when one of them changes.
+
+use super::{At, Destination, Refusal, Why};
+use crate::forms::{self, Finder, Form, Hit, Kind};
+use crate::scrub::Screen;
+use cofferdam_vault::{Credential, Place, Plain};
+use std::sync::Arc;
+
+/// A credential and all values it has had: an old one may still open doors, and still come back.
+#[derive(Clone)]
+pub(super) struct Entry {
+    pub(super) name: Arc<str>,
+    pub(super) credential: Arc<Credential>,
+    pub(super) placeholder: Arc<str>,
+    pub(super) plain: Arc<Plain>,
+    pub(super) earlier: Vec<Arc<Plain>>,
+    pub(super) generation: u64,
+    pub(super) revoked: bool,
+}
+
+impl Entry {
+    pub(super) fn goes_to(&self, host: &str) -> bool {
+        self.credential.hosts.iter().any(|pattern| match pattern.strip_prefix("*.") {
+            Some(parent) => {
+                host.strip_suffix(parent).is_some_and(|below| below.len() > 1 && below.ends_with('.'))
+            }
+            None => pattern == host,
+        })
+    }
+
+    /// Whether this credential may be sent to this destination by this program at all.
+    fn admits(&self, to: &Destination<'_>) -> Result<(), Why> {
+        let programs = &self.credential.programs;
+        if !self.goes_to(to.host) {
+            Err(Why::OtherHost(to.host.to_owned()))
+        } else if !programs.is_empty()
+            && !to.program.is_some_and(|p| programs.iter().any(|listed| listed == p))
+        {
+            Err(Why::OtherProgram(to.program.map(str::to_owned)))
+        } else if self.revoked {
+            Err(Why::Revoked)
+        } else {
+            Ok(())
+        }
+    }
+
+    /// Whether it is swapped at a place of the request that `place` tells from others.
+    pub(super) fn permits(
+        &self,
+        to: &Destination<'_>,
+        at: &At,
+        place: impl Fn(&Place) -> bool,
+    ) -> Result<(), Refusal> {
+        let there = if self.credential.places.iter().any(place) { Ok(()) } else { Err(Why::OtherPlace) };
+        self.admits(to).and(there).map_err(|why| self.refuse(at, why))
+    }
+
+    pub(super) fn refuse(&self, at: &At, why: Why) -> Refusal {
+        Refusal::of(&self.name, at.clone(), why)
+    }
+}
+
+/// What a pattern stands for.
+#[derive(Clone, Copy)]
+pub(super) struct Mark {
+    entry: usize,
+    pub(super) kind: Kind,
+    pub(super) real: bool,
+}
+
+pub(super) struct State {
+    pub(super) entries: Vec<Entry>,
+    index: Arc<Index>,
+}
+
+/// What the entries' values and placeholders look like, in all forms.
+struct Index {
+    /// Placeholders and real values, for what leaves.
+    finder: Finder,
+    marks: Vec<Mark>,
+    /// Real values, for what comes back.
+    screen: Arc<Screen>,
+}
+
+impl Index {
+    fn new(entries: &[Entry]) -> Self {
+        let mut real: Vec<Form> = Vec::new();
+        let mut sought: Vec<(Mark, Form)> = Vec::new();
+        for (index, entry) in entries.iter().enumerate() {
+            let placeholder = entry.placeholder.as_bytes();
+            let mark = |kind, real| Mark { entry: index, kind, real };
+            let seen = forms::forms(placeholder, placeholder);
+            sought.extend(seen.into_iter().map(|form| (mark(form.kind, false), form)));
+            for plain in std::iter::once(&entry.plain).chain(&entry.earlier) {
+                real.extend(forms::forms(plain.reveal(), placeholder));
+                let hidden = forms::forms(plain.reveal(), placeholder);
+                sought.extend(hidden.into_iter().map(|form| (mark(form.kind, true), form)));
+            }
+        }
+        let texts: Vec<&[u8]> = sought.iter().map(|(_, form)| form.text.as_slice()).collect();
+        let finder = Finder::new(&texts);
+        let marks = sought.iter().map(|(mark, _)| *mark).collect();
+        Self { finder, marks, screen: Arc::new(Screen::new(real)) }
+    }
+}
+
+impl State {
+    pub(super) fn new(entries: Vec<Entry>) -> Self {
+        let index = Arc::new(Index::new(&entries));
+        Self { entries, index }
+    }
+
+    /// The same values under other rules: nothing is built anew, so it is done at once.
+    pub(super) fn with(&self, entries: Vec<Entry>) -> Self {
+        Self { entries, index: Arc::clone(&self.index) }
+    }
+
+    pub(super) fn screen(&self) -> Arc<Screen> {
+        Arc::clone(&self.index.screen)
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
+    pub(super) fn finder(&self) -> &Finder {
+        &self.index.finder
+    }
+
+    /// The first placeholder or real value at or after `from`, and whose it is.
+    pub(super) fn find(&self, text: &[u8], from: usize) -> Option<(Hit, Mark, &Entry)> {
+        let hit = self.index.finder.find(text, from)?;
+        let mark = *self.index.marks.get(hit.pattern)?;
+        Some((hit, mark, self.entries.get(mark.entry)?))
+    }
+
+    /// The refusal of a text that may hold no credential at all.
+    pub(super) fn bare(&self, text: &[u8], to: &Destination<'_>, at: &At) -> Result<(), Refusal> {
+        match self.find(text, 0) {
+            None => Ok(()),
+            Some((_, mark, entry)) => Err(self.misplaced(mark, entry, to, at)),
+        }
+    }
+
+    pub(super) fn misplaced(&self, mark: Mark, entry: &Entry, to: &Destination<'_>, at: &At) -> Refusal {
+        let why = if mark.real { Why::RealValue } else { entry.admits(to).err().unwrap_or(Why::OtherPlace) };
+        entry.refuse(at, why)
+    }
+
+    pub(super) fn shows_placeholder(&self, text: &[u8]) -> bool {
+        let next = |from: usize| self.find(text, from);
+        std::iter::successors(next(0), |(hit, ..)| next(hit.end)).any(|(_, mark, _)| !mark.real)
+    }
+
+    /// Names are compared without regard to case, because the wire does not keep it.
+    pub(super) fn bare_name(&self, name: &str, to: &Destination<'_>, at: At) -> Result<(), Refusal> {
+        let shortest = |e: &&Entry| name.len() >= e.placeholder.len();
+        let Some(entry) = self.entries.iter().filter(shortest).find(|e| contains(name, &e.placeholder))
+        else {
+            return Ok(());
+        };
+        Err(entry.refuse(&at, entry.admits(to).err().unwrap_or(Why::OtherPlace)))
+    }
+
+    pub(super) fn whose(&self, placeholder: &[u8]) -> Option<&Entry> {
+        self.entries.iter().find(|entry| entry.placeholder.as_bytes() == placeholder)
+    }
+}
+
+fn contains(name: &str, placeholder: &str) -> bool {
+    name.as_bytes().windows(placeholder.len()).any(|w| w.eq_ignore_ascii_case(placeholder.as_bytes()))
+}

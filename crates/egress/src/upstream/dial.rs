@@ -1,0 +1,133 @@
+//! From a name to a connection. Every address a name resolves to is judged, one bad address spoils the name,
+//! and what is dialled is an address that was judged: there is no second lookup that could say otherwise.
+
+use super::trust::{SystemTrust, Trust, TrustError};
+use crate::address::{self, Forbidden};
+use hickory_resolver::TokioResolver;
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+use std::time::Duration;
+use thiserror::Error;
+use tokio::net::TcpStream;
+use tokio::sync::OnceCell;
+use tokio::time::timeout;
+use tokio_rustls::TlsConnector;
+use tokio_rustls::client::TlsStream;
+
+const CONNECT_TIME: Duration = Duration::from_secs(10);
+const HANDSHAKE_TIME: Duration = Duration::from_secs(10);
+
+#[derive(Debug, Error)]
+pub(crate) enum DialError {
+    #[error("`{host}` leads to an address that is refused: {source}")]
+    Forbidden { host: String, source: Forbidden },
+    #[error("`{host}` leads to this machine ({address}): name the service in an [[upstream]] to allow it")]
+    ThisHost { host: String, address: IpAddr },
+    #[error("`{host}` has no address ({reason}): check the name")]
+    Unknown { host: String, reason: String },
+    #[error("no connection to `{host}` ({source}): is it up?")]
+    Connect { host: String, source: io::Error },
+    #[error("`{host}` is not trusted or speaks no TLS ({source}): check its certificate")]
+    Handshake { host: String, source: io::Error },
+    #[error(transparent)]
+    Trust(#[from] TrustError),
+}
+
+/// Where to go, and by whose word.
+#[derive(Clone)]
+pub(crate) struct Route {
+    pub(crate) host: Arc<str>,
+    pub(crate) port: u16,
+    /// An operator's override: this address and, where given, this trust.
+    pub(crate) fixed: Option<(SocketAddr, Option<Trust>)>,
+}
+
+#[derive(Default)]
+pub(crate) struct Dialer {
+    resolver: OnceCell<TokioResolver>,
+    system: SystemTrust,
+}
+
+impl Dialer {
+    pub(crate) async fn tcp(&self, route: &Route) -> Result<TcpStream, DialError> {
+        let addresses = match &route.fixed {
+            Some((address, _)) => vec![*address],
+            None => self.resolve(&route.host, route.port).await?,
+        };
+        let mut last = None;
+        for address in addresses {
+            match timeout(CONNECT_TIME, TcpStream::connect(address)).await {
+                Ok(Ok(stream)) => {
+                    // Small writes are whole requests here; waiting for more only adds delay.
+                    let _ = stream.set_nodelay(true);
+                    return Ok(stream);
+                }
+                Ok(Err(source)) => last = Some(source),
+                Err(_) => last = Some(io::ErrorKind::TimedOut.into()),
+            }
+        }
+        let source = last.unwrap_or_else(|| io::ErrorKind::AddrNotAvailable.into());
+        Err(DialError::Connect { host: route.host.to_string(), source })
+    }
+
+    pub(crate) async fn tls(&self, route: &Route, h2: bool) -> Result<TlsStream<TcpStream>, DialError> {
+        let trust = match &route.fixed {
+            Some((_, Some(trust))) => trust,
+            _ => self.system.get()?,
+        };
+        let config = if h2 { trust.h2.clone() } else { trust.h1.clone() };
+        let failed = |source| DialError::Handshake { host: route.host.to_string(), source };
+        let name = rustls::pki_types::ServerName::try_from(route.host.to_string())
+            .map_err(|e| failed(io::Error::new(io::ErrorKind::InvalidInput, e)))?;
+        let tcp = self.tcp(route).await?;
+        let handshake = TlsConnector::from(config).connect(name, tcp);
+        timeout(HANDSHAKE_TIME, handshake)
+            .await
+            .map_err(|_| failed(io::ErrorKind::TimedOut.into()))?
+            .map_err(failed)
+    }
+
+    async fn resolve(&self, host: &str, port: u16) -> Result<Vec<SocketAddr>, DialError> {
+        let addresses = match host.parse::<IpAddr>() {
+            Ok(address) => vec![address],
+            Err(_) => self.look_up(host).await?,
+        };
+        for address in &addresses {
+            judge(host, *address)?;
+        }
+        Ok(addresses.into_iter().map(|address| SocketAddr::new(address, port)).collect())
+    }
+
+    async fn look_up(&self, host: &str) -> Result<Vec<IpAddr>, DialError> {
+        let unknown = |reason: String| DialError::Unknown { host: host.to_owned(), reason };
+        let build = async { TokioResolver::builder_tokio()?.build() };
+        let resolver = self.resolver.get_or_try_init(|| build).await.map_err(|e| unknown(e.to_string()))?;
+        // The dot keeps the host's own search domains out of it.
+        let found = resolver.lookup_ip(format!("{host}.")).await.map_err(|e| unknown(e.to_string()))?;
+        let addresses: Vec<_> = found.iter().collect();
+        if addresses.is_empty() { Err(unknown("no records".to_owned())) } else { Ok(addresses) }
+    }
+}
+
+fn judge(host: &str, address: IpAddr) -> Result<(), DialError> {
+    address::judge(address).map_err(|source| DialError::Forbidden { host: host.to_owned(), source })?;
+    // What cannot be told is refused.
+    if address::is_this_host(address).unwrap_or(true) {
+        return Err(DialError::ThisHost { host: host.to_owned(), address });
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a7_a9_one_bad_address_spoils_the_name() {
+        for bad in ["127.0.0.1", "10.0.0.1", "169.254.169.254", "::1", "::ffff:10.0.0.1", "fd00:ec2::254"] {
+            assert!(judge("a.example", bad.parse().unwrap()).is_err(), "{bad}");
+        }
+        assert!(judge("a.example", "93.184.216.34".parse().unwrap()).is_ok());
+    }
+}

@@ -1,0 +1,16 @@
+//! The proxy between real clients and real servers on loopback.
+
+#[cfg(test)]
+mod attacks;
+#[cfg(test)]
+mod clients;
+#[cfg(test)]
+mod control;
+#[cfg(test)]
+mod harness;
+#[cfg(test)]
+mod protocols;
+#[cfg(test)]
+mod resources;
+#[cfg(test)]
+mod upstream;
