@@ -1,6 +1,7 @@
 //! The command line as data.
 
 use clap::{Args as ClapArgs, Parser, Subcommand};
+use cofferdam_engine::KeyKind;
 use cofferdam_model::{
     BoxUser, Bytes, Changes, Cores, Isolation, LayerPlace, Mount, Profile, Span, Tier, UserMode, Weakness,
 };
@@ -19,6 +20,32 @@ pub(crate) struct Args {
     pub(crate) global: Global,
     #[command(subcommand)]
     pub(crate) command: Command,
+}
+
+/// The command line without all commands but one.
+#[derive(Parser)]
+#[command(name = "cofferdam", version, disable_help_subcommand = true)]
+struct Short {
+    #[command(flatten)]
+    global: Global,
+    #[command(subcommand)]
+    command: ShortCommand,
+}
+
+#[derive(Subcommand)]
+enum ShortCommand {
+    Run(Box<Run>),
+}
+
+/// Reads the command line. `run` starts a sandbox in a few milliseconds, and describing every other command takes
+/// a good part of one: they are described only where they may be meant, and for every error.
+pub(crate) fn parse() -> Result<Args, clap::Error> {
+    if std::env::args_os().nth(1).is_some_and(|word| word == "run")
+        && let Ok(Short { global, command: ShortCommand::Run(run) }) = Short::try_parse()
+    {
+        return Ok(Args { global, command: Command::Run(run) });
+    }
+    Args::try_parse()
 }
 
 #[derive(ClapArgs)]
@@ -45,6 +72,14 @@ pub(crate) enum Command {
     Trace(Trace),
     /// Show, renew and trust signing keys
     Key(Key),
+    /// Keep secrets that the inside uses and never sees
+    Secret(Secret),
+    /// Check, explain and test policy files
+    Policy(Policy),
+    /// Answer requests that wait for a person
+    Approve(Approve),
+    /// See and change running sessions
+    Session(Session),
     /// Tell what this host can enforce, and the fix for each no
     Doctor,
     /// Write a starting set-up for the agent found here
@@ -74,9 +109,12 @@ pub(crate) struct Run {
     /// Accept a weaker form: rlimits, no-landlock; repeatable
     #[arg(long, value_name = "WEAKNESS")]
     pub(crate) accept: Vec<Weakness>,
-    /// Policy file
+    /// Rules for everything that is to leave (see `cofferdam policy`); without them nothing does
     #[arg(long, value_name = "FILE")]
     pub(crate) policy: Option<PathBuf>,
+    /// A credential of the vault that the session may use: inside there is a placeholder; repeatable
+    #[arg(long, value_name = "NAME")]
+    pub(crate) secret: Vec<String>,
     /// How much of a machine the inside is: run, box
     #[arg(long)]
     pub(crate) profile: Option<Profile>,
@@ -198,6 +236,79 @@ pub(crate) enum Format {
 }
 
 #[derive(ClapArgs)]
+pub(crate) struct Approve {
+    #[command(subcommand)]
+    pub(crate) command: ApproveCommand,
+}
+
+#[derive(Subcommand)]
+pub(crate) enum ApproveCommand {
+    /// List what waits, of all running sessions
+    Ls,
+    /// Let a request go
+    Allow {
+        /// As `ls` shows it: SESSION.NUMBER
+        id: String,
+    },
+    /// Refuse a request
+    Deny {
+        /// As `ls` shows it: SESSION.NUMBER
+        id: String,
+    },
+}
+
+#[derive(ClapArgs)]
+pub(crate) struct Session {
+    #[command(subcommand)]
+    pub(crate) command: SessionCommand,
+}
+
+#[derive(Subcommand)]
+pub(crate) enum SessionCommand {
+    /// List sessions that run under a policy
+    Ls,
+    /// Put another policy in force, for the next request and for what is under way
+    Policy {
+        #[command(subcommand)]
+        command: SessionPolicyCommand,
+    },
+    /// Take a credential back: what was sent with it is cut
+    Revoke {
+        /// The session's id, or the beginning of one
+        session: String,
+        secret: String,
+    },
+    /// Give a credential the value that the vault holds now
+    Rotate {
+        /// The session's id, or the beginning of one
+        session: String,
+        secret: String,
+    },
+    /// Let nothing out of a session (`off`), or let it out again (`on`)
+    Egress {
+        /// The session's id, or the beginning of one
+        session: String,
+        #[arg(value_enum)]
+        to: Switch,
+    },
+}
+
+#[derive(Subcommand)]
+pub(crate) enum SessionPolicyCommand {
+    Set {
+        /// The session's id, or the beginning of one
+        session: String,
+        file: PathBuf,
+    },
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum Switch {
+    On,
+    Off,
+}
+
+#[derive(ClapArgs)]
 pub(crate) struct Key {
     #[command(subcommand)]
     pub(crate) command: KeyCommand,
@@ -211,6 +322,105 @@ pub(crate) enum KeyCommand {
     Rotate,
     /// Believe traces signed with this public key (PEM file)
     Trust { file: PathBuf },
+}
+
+#[derive(ClapArgs)]
+pub(crate) struct Policy {
+    #[command(subcommand)]
+    pub(crate) command: PolicyCommand,
+}
+
+#[derive(Subcommand)]
+pub(crate) enum PolicyCommand {
+    /// Find mistakes, rules that never decide and examples that fail: exit 0, or 1 for an error
+    Check { file: PathBuf },
+    /// Say which rule fires for a request and why; for a denial, the rule that would allow it
+    Explain(Explain),
+    /// Run the examples that the file carries: exit 0, or 1 if one fails
+    Test { file: PathBuf },
+}
+
+#[derive(ClapArgs)]
+pub(crate) struct Explain {
+    pub(crate) file: PathBuf,
+    /// `GET https://host/path`, `tool NAME JSON`, `exec WORDS`, `file read PATH`, `browser ACTION URL`, `step NAME`
+    #[arg(required = true, value_name = "REQUEST")]
+    pub(crate) request: Vec<String>,
+    /// A header of the request; repeatable
+    #[arg(short = 'H', long, value_name = "NAME: VALUE")]
+    pub(crate) header: Vec<String>,
+    /// The body of the request, or @FILE
+    #[arg(long, value_name = "TEXT")]
+    pub(crate) body: Option<String>,
+    /// The program that asks, by its path inside
+    #[arg(long, value_name = "PATH")]
+    pub(crate) program: Option<String>,
+}
+
+#[derive(ClapArgs)]
+pub(crate) struct Secret {
+    #[command(subcommand)]
+    pub(crate) command: SecretCommand,
+}
+
+#[derive(Subcommand)]
+pub(crate) enum SecretCommand {
+    /// Store a secret, and say where it may go
+    Add(SecretAdd),
+    /// List secrets; values are never shown
+    Ls,
+    /// Give a secret a new value
+    Rotate {
+        name: String,
+        /// Where the value comes from, as for `add` [default: where it came from before]
+        #[arg(long, value_name = "SOURCE")]
+        from: Option<String>,
+        /// Taken so that it can be refused without being repeated
+        #[arg(hide = true)]
+        value: Vec<String>,
+    },
+    /// Wipe a secret's value and refuse its use until it has a new one
+    Revoke { name: String },
+    /// Remove a secret
+    Rm { name: String },
+    /// Choose what the vault's key is; also for a vault that is there
+    Init {
+        /// file, keyring, passphrase
+        #[arg(long, value_name = "KIND", default_value = "file")]
+        key: KeyKind,
+    },
+}
+
+#[derive(ClapArgs)]
+pub(crate) struct SecretAdd {
+    /// What to call it, as in `run --secret NAME`
+    pub(crate) name: String,
+    /// Where its value comes from: `-` (stdin), env:VAR, file:PATH, cmd:PROGRAM…, vault:PATH#FIELD [default: -]
+    #[arg(long, value_name = "SOURCE")]
+    pub(crate) from: Option<String>,
+    /// Read the source for every session instead of storing the value
+    #[arg(long)]
+    pub(crate) live: bool,
+    /// A host that it may be sent to, or *.DOMAIN for all below one; repeatable
+    #[arg(long = "for", value_name = "HOST", num_args = 1..)]
+    pub(crate) hosts: Vec<String>,
+    /// Where in a request it may stand: bearer, basic, header:NAME, query:NAME, body:PATH; repeatable
+    /// [default: bearer]
+    #[arg(long = "as", value_name = "PLACE", num_args = 1..)]
+    pub(crate) places: Vec<String>,
+    /// Hosts, places and variable of a service: github, stripe, openai, anthropic, …
+    #[arg(long, value_name = "SERVICE")]
+    pub(crate) preset: Option<String>,
+    /// The variable in which its placeholder stands inside [default: the one of env:VAR, else the preset's, else
+    /// NAME in capitals]
+    #[arg(long, value_name = "VAR")]
+    pub(crate) env: Option<String>,
+    /// A program inside that may spend it, by its absolute path; repeatable [default: all]
+    #[arg(long, value_name = "PATH")]
+    pub(crate) program: Vec<String>,
+    /// Taken so that it can be refused without being repeated
+    #[arg(hide = true)]
+    pub(crate) value: Vec<String>,
 }
 
 #[derive(ClapArgs)]

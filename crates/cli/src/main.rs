@@ -1,12 +1,12 @@
 //! `cofferdam`: the one binary. A file per command; this one only finds it and turns its end into an exit code.
 
 mod args;
+mod ask;
 mod command;
 mod output;
 mod story;
 
 use args::{Args, Command};
-use clap::Parser;
 use output::{Failure, Output};
 use std::process::ExitCode;
 
@@ -15,7 +15,7 @@ const RUN_FAILED: u8 = 125;
 const USAGE: u8 = 2;
 
 fn main() -> ExitCode {
-    let args = match Args::try_parse() {
+    let args = match args::parse() {
         Ok(args) => args,
         Err(error) => return usage(&error),
     };
@@ -37,6 +37,10 @@ fn dispatch(args: Args, output: &Output) -> Result<u8, Failure> {
         Command::Run(run) => command::run::run(home, run, output),
         Command::Trace(trace) => command::trace::run(home, trace, output),
         Command::Key(key) => command::key::run(home, key, output),
+        Command::Policy(policy) => command::policy::run(policy, output),
+        Command::Secret(secret) => command::secret::run(home, secret, output),
+        Command::Approve(approve) => command::approve::run(home, approve, output),
+        Command::Session(session) => command::session::run(home, session, output),
         Command::Doctor => command::doctor::run(output),
         Command::Init(init) => command::init::run(init, output),
         Command::Completions { shell } => command::generate::completions(shell),

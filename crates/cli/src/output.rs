@@ -19,8 +19,6 @@ pub(crate) struct Output {
 pub(crate) enum Failure {
     Engine(EngineError),
     Usage(String),
-    /// The demanded isolation or policy cannot be enforced here.
-    Refused(String),
     Io(io::Error),
 }
 
@@ -29,7 +27,6 @@ impl Failure {
     pub(crate) fn code(&self) -> u8 {
         match self {
             Self::Engine(error) if error.is_refusal() => 4,
-            Self::Refused(_) => 4,
             _ => 2,
         }
     }
@@ -37,7 +34,6 @@ impl Failure {
     fn kind(&self) -> &'static str {
         match self {
             Self::Engine(error) if error.is_refusal() => "refused",
-            Self::Refused(_) => "refused",
             Self::Usage(_) => "usage",
             _ => "error",
         }
@@ -48,7 +44,7 @@ impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Engine(error) => error.fmt(f),
-            Self::Usage(text) | Self::Refused(text) => f.write_str(text),
+            Self::Usage(text) => f.write_str(text),
             Self::Io(error) => error.fmt(f),
         }
     }

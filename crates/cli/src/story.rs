@@ -1,10 +1,12 @@
 //! A trace told to a person at eighty columns.
 
+mod egress;
+
 use crate::command::run::mark;
 use crate::output::{Output, Paint};
 use cofferdam_engine::{Exec, Story, Told};
 use cofferdam_model::{
-    BlobRef, Bytes, ChangeOp, Exit, FileChange, OutputCaptured, Span, State, Stream, Usage,
+    Aspect, BlobRef, Bytes, ChangeOp, Exit, FileChange, OutputCaptured, Span, State, Stream, Usage,
 };
 use jiff::tz::TimeZone;
 use jiff::{Timestamp, Zoned};
@@ -142,11 +144,16 @@ impl Page<'_> {
     fn changes(&mut self, clock: &str, changes: &[&FileChange], full: bool) {
         let count = |op: ChangeOp| changes.iter().filter(|c| c.op == op).count();
         let (c, m, d) = (count(ChangeOp::Created), count(ChangeOp::Modified), count(ChangeOp::Deleted));
-        self.line(&format!("{clock}  files     {c} created, {m} modified, {d} deleted"));
+        let renamed = match count(ChangeOp::Renamed) {
+            0 => String::new(),
+            n => format!(", {n} renamed"),
+        };
+        self.line(&format!("{clock}  files     {c} created, {m} modified{renamed}, {d} deleted"));
         let most = if full { usize::MAX } else { CHANGES };
         for change in changes.iter().take(most) {
             let size = change.size.map(|size| format!(" ({})", Bytes(size))).unwrap_or_default();
-            self.line(&format!("{:20}{} {}{size}", "", mark(change.op), fit(&change.path.to_string(), 46)));
+            let line = format!("{} {}{size}", mark(change.op), fit(&change.path.to_string(), 46));
+            self.line(&format!("{:20}{line}{}", "", respects(change)));
         }
         if changes.len() > most {
             self.line(&format!("{:20}… and {} more; --full shows them", "", changes.len() - most));
@@ -168,6 +175,18 @@ impl Page<'_> {
         let sealed = if story.finished { "sealed" } else { "not sealed" };
         self.field("trace", &format!("{} events, {} signatures, {sealed}", story.events, story.signatures));
     }
+}
+
+/// What a mark and a size leave out: the name before, or what but the content differs.
+fn respects(change: &FileChange) -> String {
+    if let Some(from) = &change.from {
+        return format!(" (was {})", fit(&from.to_string(), 40));
+    }
+    if change.changed.is_empty() || change.changed == [Aspect::Content] {
+        return String::new();
+    }
+    let words: Vec<_> = change.changed.iter().map(|aspect| aspect.word()).collect();
+    format!(" [{}]", words.join(", "))
 }
 
 fn moments(story: &Story) -> Vec<(u64, u64, Moment<'_>)> {
@@ -201,6 +220,7 @@ fn moments(story: &Story) -> Vec<(u64, u64, Moment<'_>)> {
             Moment::Changes(story.changes.iter().map(|told| &told.fact).collect()),
         ));
     }
+    all.extend(egress::moments(&story.egress));
     if let Some(told) = &story.decision {
         let verb = if told.fact.kept { "kept" } else { "discarded" };
         let skipped = told.fact.skipped.iter().map(|s| format!("; not kept: {} ({})", s.path, s.reason));

@@ -1,6 +1,7 @@
 //! The environment of a command: a few harmless variables of the caller's, what the spec names, and nothing
 //! else, since an environment is where credentials live.
 
+use crate::trust::PYTHON_PATH;
 use cofferdam_model::{SessionId, SessionSpec};
 use cofferdam_runtime::Identity;
 use std::collections::BTreeMap;
@@ -45,6 +46,7 @@ pub(crate) fn build(
     spec: &SessionSpec,
     who: &Identity,
     session: &SessionId,
+    told: &[(String, String)],
     caller: impl Fn(&str) -> Option<OsString>,
     locale: impl Iterator<Item = (OsString, OsString)>,
 ) -> Environment {
@@ -65,8 +67,12 @@ pub(crate) fn build(
     set(b"SHELL", OsStr::new("/bin/sh"));
     set(b"TMPDIR", OsStr::new("/tmp"));
     set(b"COFFERDAM_SESSION", OsStr::new(session.as_str()));
-    for (name, value) in &spec.env {
+    for (name, value) in told.iter().map(|(name, value)| (name, value)).chain(&spec.env) {
         set(name.as_bytes(), OsStr::new(value));
+    }
+    let ours = told.iter().find(|(name, _)| name == PYTHON_PATH).map(|(_, value)| value);
+    if let (Some(ours), Some(theirs)) = (ours, spec.env.get(PYTHON_PATH)) {
+        set(PYTHON_PATH.as_bytes(), OsStr::new(&format!("{theirs}:{ours}")));
     }
     let names =
         all.keys().map(|name| OsString::from_vec(name.clone()).to_string_lossy().into_owned()).collect();
@@ -88,7 +94,7 @@ mod tests {
             _ => None,
         };
         let locale = [("LC_ALL", "C"), ("STRIPE_KEY", "secret")].map(|(n, v)| (n.into(), v.into()));
-        let made = build(&spec, &who, &SessionId::new(1, 2), caller, locale.into_iter());
+        let made = build(&spec, &who, &SessionId::new(1, 2), &[], caller, locale.into_iter());
         let text: Vec<String> =
             made.entries.iter().map(|e| String::from_utf8_lossy(e).into_owned()).collect();
         assert!(
@@ -98,5 +104,17 @@ mod tests {
         );
         assert!(text.iter().all(|entry| !entry.contains("secret")), "{text:?}");
         assert_eq!(made.names.len(), made.entries.len());
+    }
+
+    #[test]
+    fn what_we_tell_yields_to_what_was_asked_for_and_a_search_path_holds_both() {
+        let who = Identity { name: "user".into(), uid: 1000, gid: 1000, home: "/home/u".into() };
+        let asked = [("PYTHONPATH", "src"), ("http_proxy", "")].map(|(n, v)| (n.into(), v.into()));
+        let spec = SessionSpec { env: BTreeMap::from(asked), ..Default::default() };
+        let told = [("PYTHONPATH", "/ours"), ("http_proxy", "http://p")].map(|(n, v)| (n.into(), v.into()));
+        let made = build(&spec, &who, &SessionId::new(1, 2), &told, |_| None, std::iter::empty());
+        for expected in ["PYTHONPATH=src:/ours", "http_proxy="] {
+            assert!(made.entries.iter().any(|entry| entry == expected.as_bytes()), "{expected}");
+        }
     }
 }

@@ -6,6 +6,7 @@ use cofferdam_runtime::RuntimeError;
 use cofferdam_seal::KeyError;
 use cofferdam_store::{BundlesError, CatalogError, HomeError, KeyStoreError};
 use cofferdam_trace::{ArchiveError, ReadError, WriteError};
+use cofferdam_vault::SecretError;
 use std::io;
 use std::path::PathBuf;
 
@@ -27,6 +28,20 @@ pub enum EngineError {
         "refused: a floor of {floor} is demanded and the strongest tier here is {have}; lower --floor, or use a host that has {floor}"
     )]
     Floor { floor: Tier, have: Tier },
+    #[error(
+        "--secret {0}: a credential is used by what leaves, and without a policy nothing does; name one with --policy"
+    )]
+    SecretWithoutPolicy(String),
+    #[error(
+        "--env {variable} and --secret {secret} both set `{variable}`: leave the first out, or a value of yours gets inside"
+    )]
+    SecretInEnvironment { secret: String, variable: String },
+    #[error("{0}")]
+    Rules(#[from] cofferdam_egress::RulesError),
+    #[error("{0}")]
+    Ca(#[from] cofferdam_egress::CaError),
+    #[error("{0}")]
+    Unfit(#[from] cofferdam_egress::swap::Unfit),
     #[error("{0}")]
     Runtime(#[from] RuntimeError),
     #[error("{0}")]
@@ -51,12 +66,24 @@ pub enum EngineError {
     Bundles(#[from] BundlesError),
     #[error("no trace has an id that begins with `{0}`; see `cofferdam trace ls`")]
     NoTrace(String),
-    #[error("`{prefix}` fits {count} traces; give more of the id")]
+    #[error(
+        "no session that runs under a policy has an id that begins with `{0}`; see `cofferdam session ls`"
+    )]
+    NotLive(String),
+    #[error("{0}")]
+    Declined(String),
+    #[error("`{prefix}` fits {count} ids; give more of it")]
     Ambiguous { prefix: String, count: usize },
     #[error("{0}")]
     Id(#[from] IdError),
     #[error("{doing}: {source}")]
     Io { doing: &'static str, source: io::Error },
+    #[error("{0}")]
+    Secret(#[from] SecretError),
+    #[error(
+        "refused: this tier gives a sandbox no doors that a policy could be enforced at; use another tier"
+    )]
+    NoDoors,
     #[error("the sandbox ended before it was ready; run `cofferdam doctor`")]
     NoChannel,
 }
@@ -64,6 +91,12 @@ pub enum EngineError {
 impl EngineError {
     /// Whether the host or the spec refused, as against something that broke.
     pub fn is_refusal(&self) -> bool {
-        matches!(self, Self::NoTier { .. } | Self::Floor { .. } | Self::Runtime(RuntimeError::Refused { .. }))
+        matches!(
+            self,
+            Self::NoTier { .. }
+                | Self::NoDoors
+                | Self::Floor { .. }
+                | Self::Runtime(RuntimeError::Refused { .. })
+        )
     }
 }

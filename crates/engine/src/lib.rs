@@ -1,20 +1,29 @@
 //! The recipe: open a session, run it, record it, decide what becomes of its changes, seal the trace. The one
 //! crate that knows all layers; they do not know each other.
 
+mod control;
+mod egress;
 mod environment;
 mod error;
+pub mod policy;
 mod record;
 mod relay;
+mod secrets;
 mod session;
 mod spec_file;
 mod tiers;
 mod traces;
+mod trust;
 
 pub use cofferdam_runtime_process::{Fact, facts};
 /// What a trace tells, as the doors show it.
 pub use cofferdam_trace::{Exec, State, Story, Told, Verification};
+/// Secrets, as the doors show them: never a value.
+pub use cofferdam_vault::{Draft as SecretDraft, Entry as SecretEntry, Kept, KeyKind, PRESETS, Remark};
+pub use control::Waiting;
 pub use error::EngineError;
 pub use relay::Stdio;
+pub use secrets::{Ask, Secrets, nobody, placeholder_variables};
 pub use session::{Decide, Outcome, Run};
 pub use spec_file::load as load_spec;
 pub use tiers::{TierFact, tiers};

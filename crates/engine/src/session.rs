@@ -1,17 +1,21 @@
 //! One session from start to end.
 
 use crate::Engine;
+use crate::control::Control;
+use crate::egress::{Egress, Prepared};
 use crate::environment::{self, Environment};
 use crate::error::EngineError;
 use crate::record::{Recorder, now_us};
 use crate::relay::{Around, Bounds, Ended, FORWARDED, Relay, Stdio, current_size};
+use crate::secrets::Ask;
 use crate::tiers;
 use cofferdam_guest::wire;
 use cofferdam_model::{
     Body, BoxUser, ChangeOp, Changes, ChangesDecided, EnforcementReport, ExecExited, ExecStarted, Exit,
     FileChange, Profile, RawPath, SessionEnded, SessionId, SessionSpec, SessionStarted, Usage,
 };
-use cofferdam_runtime::{Backend, Committed, Finished, Identity, Sandbox, SandboxSpec};
+use cofferdam_runtime::{Backend, Committed, Finished, Identity, Network, Sandbox, SandboxSpec};
+use cofferdam_store::Home;
 use cofferdam_sys::signal::Signals;
 use cofferdam_sys::terminal::RawMode;
 use cofferdam_trace::{FORMAT, Options, Reader, Writer};
@@ -34,6 +38,8 @@ pub struct Run<'a> {
     /// Wait for the disk at every signature of the trace.
     pub durable: bool,
     pub decide: Decide<'a>,
+    /// For a vault that only a passphrase opens.
+    pub ask: &'a Ask,
     /// The writer's name and version, for the trace.
     pub by: String,
 }
@@ -60,21 +66,17 @@ impl Engine {
         let backend = tiers::choose(&run.spec)?;
         let session = self.new_id()?;
         let workdir = find_workdir(&run.spec)?;
-        self.reap_leftovers();
+        self.complete_commits(&workdir)?;
+        let egress = Prepared::new(self, &run.spec, &session, run.ask)?;
         // Blocked from here on, so that no signal can end us between two steps.
         let signals = listen(run.tty)?;
-        self.recorded(run, backend.as_ref(), &session, workdir, signals)
+        let open = Place { session, workdir, signals, egress };
+        self.recorded(run, backend.as_ref(), open)
     }
 
-    fn recorded(
-        &self,
-        run: Run<'_>,
-        backend: &dyn Backend,
-        session: &SessionId,
-        workdir: PathBuf,
-        signals: Signals,
-    ) -> Result<Outcome, EngineError> {
-        let trace = self.home.trace_dir(session);
+    fn recorded(&self, run: Run<'_>, backend: &dyn Backend, place: Place) -> Result<Outcome, EngineError> {
+        let Place { session, workdir, signals, mut egress } = place;
+        let trace = self.home.trace_dir(&session);
         let start = Body::SessionStarted(Box::new(SessionStarted {
             session: session.clone(),
             by: run.by.clone(),
@@ -84,12 +86,18 @@ impl Engine {
             user: rustix::process::geteuid().as_raw().to_string(),
             host: rustix::system::uname().nodename().to_string_lossy().into_owned(),
         }));
-        let spec = self.sandbox_spec(&run.spec, session, workdir.clone())?;
-        // First of all: the lock on the trace is what tells others that this session lives.
+        let mut spec = self.sandbox_spec(&run.spec, &session, workdir.clone())?;
+        if let Some(egress) = &mut egress {
+            spec.network = Network::Doors;
+            spec.files = egress.take_files();
+        }
+        // Namespaces come into being while we write. Nothing is made yet that others would take for left behind
+        // before the trace is locked, which is what tells them that the session lives.
+        let begun = backend.begin(spec);
         let recorder = self.open_trace(&trace, &start, run.durable)?;
-        let open = Open { session: session.clone(), recorder, workdir, signals };
-        match backend.create(spec) {
-            Ok(sandbox) => open.go(run, sandbox, trace),
+        let open = Open { home: self.home.clone(), session, recorder, workdir, signals };
+        match begun.and_then(|begun| begun.complete(&mut || self.housekeeping())) {
+            Ok(sandbox) => open.go(run, sandbox, egress, trace),
             Err(error) => {
                 open.close(Exit::Code(125), Usage::default(), Some(error.to_string()))?;
                 Err(error.into())
@@ -98,8 +106,9 @@ impl Engine {
     }
 
     fn open_trace(&self, trace: &Path, start: &Body, durable: bool) -> Result<Recorder, EngineError> {
-        let writer = Writer::create(trace, Arc::new(self.home.signing_key()?), Options { durable })?;
-        let mut recorder = Recorder::new(writer);
+        let key = Arc::new(self.home.signing_key()?);
+        let writer = Writer::create_from(&self.home.spare_trace(), trace, key, Options { durable })?;
+        let recorder = Recorder::new(writer);
         recorder.append(None, start)?;
         Ok(recorder)
     }
@@ -132,6 +141,8 @@ impl Engine {
             limits: spec.limits.clone(),
             layer_place: spec.layer,
             nested: spec.nested,
+            network: Network::None,
+            files: Vec::new(),
             require: spec.require.clone(),
             accept: spec.accept.clone(),
             layer: self.home.layer_dir(id),
@@ -141,11 +152,34 @@ impl Engine {
         })
     }
 
+    /// What can wait for a moment in which there is nothing else to do. Failing at it is no reason not to run.
+    fn housekeeping(&self) {
+        let _ = cofferdam_trace::prepare(&self.home.spare_trace_in_the_making(), &self.home.spare_trace());
+        self.reap_leftovers();
+    }
+
+    /// Commits that a killed supervisor had decided on, before anything of their work dir is read. One that
+    /// cannot be completed stops only who would see half of it.
+    fn complete_commits(&self, workdir: &Path) -> Result<(), EngineError> {
+        for id in self.home.layered() {
+            let dir = self.home.layer_dir(&id);
+            let Some(pending) = cofferdam_runtime_process::layer::pending(&dir) else { continue };
+            if Reader::open(&self.home.trace_dir(&id)).is_ok_and(|trace| trace.is_live()) {
+                continue;
+            }
+            if let Err(error) = cofferdam_runtime_process::layer::recover(&dir, Default::default())
+                && pending == workdir
+            {
+                return Err(error.into());
+            }
+        }
+        Ok(())
+    }
+
     /// What supervisors that were killed left behind. A session lives as long as its trace's writer holds the
     /// lock on it, from before anything else of it is made; the kernel lets go of it with the process, however
     /// that ends. Groups without a trace here are another state
-    /// directory's, and go only when they are deserted. Failing to clean up is no reason
-    /// not to run.
+    /// directory's, and go only when they are deserted.
     fn reap_leftovers(&self) {
         let (ours, others): (Vec<_>, Vec<_>) =
             cofferdam_runtime_process::grouped().into_iter().partition(|id| self.home.trace_dir(id).is_dir());
@@ -191,8 +225,17 @@ struct Asked<'a> {
     tty: bool,
 }
 
+/// A session before it has a trace.
+struct Place {
+    session: SessionId,
+    workdir: PathBuf,
+    signals: Signals,
+    egress: Option<Prepared>,
+}
+
 /// A session whose trace is open.
 struct Open {
+    home: Home,
     session: SessionId,
     recorder: Recorder,
     workdir: PathBuf,
@@ -204,27 +247,50 @@ impl Open {
         mut self,
         run: Run<'_>,
         mut sandbox: Box<dyn Sandbox>,
+        egress: Option<Prepared>,
         trace: PathBuf,
     ) -> Result<Outcome, EngineError> {
         let began = Instant::now();
-        let report = sandbox.report().clone();
-        self.recorder.append(None, &Body::Enforcement(Box::new(report.clone())))?;
-        let (asked, decide) = (run.spec.changes, run.decide);
-        let program = run.spec.command.first().cloned().unwrap_or_default();
-        let ended = match self.command(run.spec, run.stdio, run.tty, sandbox.as_mut()) {
-            Ok(ended) => ended,
+        let mut report = sandbox.report().clone();
+        let egress = match self.open_egress(egress, sandbox.as_mut()) {
+            Ok(egress) => egress,
             Err(error) => {
                 drop(sandbox);
                 self.close(Exit::Code(125), Usage::default(), Some(error.to_string()))?;
                 return Err(error);
             }
         };
+        report.controls.extend(egress.iter().map(|(egress, _)| egress.line.clone()));
+        self.recorder.append(None, &Body::Enforcement(Box::new(report.clone())))?;
+        let (asked, decide) = (run.spec.changes, run.decide);
+        let program = run.spec.command.first().cloned().unwrap_or_default();
+        let told = egress.as_ref().map_or(&[][..], |(egress, _)| &egress.variables);
+        let ended = match self.command(run.spec, told, run.stdio, run.tty, sandbox.as_mut()) {
+            Ok(ended) => ended,
+            Err(error) => {
+                drop((sandbox, egress));
+                self.close(Exit::Code(125), Usage::default(), Some(error.to_string()))?;
+                return Err(error);
+            }
+        };
         let finished = sandbox.finish()?;
+        // Nobody is left inside who could send; what was under way is cut and told.
+        drop(egress);
         self.limits(&finished)?;
         let usage =
             Usage { peak_memory: finished.usage.peak_memory.max(ended.usage.peak_memory), ..ended.usage };
-        let changes = sandbox.changes()?;
-        let decided = self.decide(asked, decide, &changes, sandbox.as_mut())?;
+        let decided = sandbox
+            .changes()
+            .map_err(EngineError::from)
+            .and_then(|changes| Ok((self.decide(asked, decide, &changes, sandbox.as_mut())?, changes)));
+        let (decided, changes) = match decided {
+            Ok(decided) => decided,
+            Err(error) => {
+                drop(sandbox);
+                self.close(Exit::Code(125), usage, Some(error.to_string()))?;
+                return Err(error);
+            }
+        };
         // Everything of the sandbox is gone before the trace says that the session has ended.
         drop(sandbox);
         let total = Usage { wall_us: began.elapsed().as_micros() as u64, ..usage };
@@ -243,9 +309,24 @@ impl Open {
         })
     }
 
+    /// Serves the sandbox's doors, and lets people reach what does.
+    fn open_egress(
+        &self,
+        egress: Option<Prepared>,
+        sandbox: &mut dyn Sandbox,
+    ) -> Result<Option<(Egress, Control)>, EngineError> {
+        let Some(prepared) = egress else { return Ok(None) };
+        let doors = sandbox.take_doors().ok_or(EngineError::NoDoors)?;
+        let egress = prepared.open(doors, &self.recorder)?;
+        let control = Control::open(&self.home, &self.session, egress.handle.clone())
+            .map_err(|source| EngineError::Io { doing: "open the session's socket", source })?;
+        Ok(Some((egress, control)))
+    }
+
     fn command(
         &mut self,
         spec: SessionSpec,
+        told: &[(String, String)],
         stdio: Stdio,
         tty: bool,
         sandbox: &mut dyn Sandbox,
@@ -258,6 +339,7 @@ impl Open {
             &spec,
             &who,
             &self.session,
+            told,
             |name| std::env::var_os(name),
             std::env::vars_os(),
         );
@@ -316,7 +398,7 @@ impl Open {
             output: spec.limits.output.map(|bytes| bytes.0),
         };
         let around =
-            Around { sandbox, recorder: &mut self.recorder, signals: &self.signals, bounds, parent: exec };
+            Around { sandbox, recorder: &self.recorder, signals: &self.signals, bounds, parent: exec };
         Relay::start(channel, &request, around, stdio)?.run()
     }
 
@@ -355,6 +437,7 @@ impl Open {
             by: by.into(),
             created: count(ChangeOp::Created),
             modified: count(ChangeOp::Modified),
+            renamed: count(ChangeOp::Renamed),
             deleted: count(ChangeOp::Deleted),
             skipped: committed.skipped,
         };
@@ -362,8 +445,8 @@ impl Open {
         Ok(Some(decided))
     }
 
-    fn close(mut self, exit: Exit, usage: Usage, error: Option<String>) -> Result<(), EngineError> {
+    fn close(self, exit: Exit, usage: Usage, error: Option<String>) -> Result<(), EngineError> {
         self.recorder.append(None, &Body::SessionEnded(SessionEnded { exit, usage, error }))?;
-        self.recorder.seal().map(drop)
+        self.recorder.seal()
     }
 }

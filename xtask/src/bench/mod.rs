@@ -9,6 +9,7 @@ mod output;
 mod report;
 mod rounds;
 mod stats;
+mod tx;
 
 use crate::{command, packages};
 use contenders::{Contender, Ground, YARDSTICK};
@@ -22,6 +23,8 @@ use std::time::Duration;
 pub(crate) enum Bench {
     /// How long `true` takes from the command line to its exit code, and what the supervisor costs
     Start(Start),
+    /// What keeping and dropping 1,000 changed files costs, beside `cp -a`
+    Tx(tx::Tx),
 }
 
 #[derive(clap::Args)]
@@ -47,7 +50,10 @@ pub(crate) struct Start {
 }
 
 pub(crate) fn main(bench: &Bench) -> crate::Outcome {
-    let Bench::Start(args) = bench;
+    let args = match bench {
+        Bench::Start(args) => args,
+        Bench::Tx(args) => return tx::main(args),
+    };
     if args.install_peers {
         install_peers()?;
     }

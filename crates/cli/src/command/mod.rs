@@ -1,8 +1,12 @@
 //! The commands, a file each.
 
+pub(crate) mod approve;
 pub(crate) mod doctor;
 pub(crate) mod generate;
 pub(crate) mod init;
 pub(crate) mod key;
+pub(crate) mod policy;
 pub(crate) mod run;
+pub(crate) mod secret;
+pub(crate) mod session;
 pub(crate) mod trace;

@@ -15,9 +15,6 @@ pub(crate) fn run(home: Option<PathBuf>, args: Box<args::Run>, output: &Output) 
     let tty = (args.tty || terminal) && !args.no_tty;
     let trace_out = args.trace_out.clone();
     let durable = args.durable;
-    if let Some(policy) = &args.policy {
-        refuse_policy(policy)?;
-    }
     let spec = spec(*args)?;
     let engine = Engine::open(home)?;
     let outcome = engine.run(Run {
@@ -30,6 +27,7 @@ pub(crate) fn run(home: Option<PathBuf>, args: Box<args::Run>, output: &Output) 
         tty,
         durable,
         decide: &mut ask,
+        ask: &crate::ask::hidden,
         by: concat!("cofferdam ", env!("CARGO_PKG_VERSION")).into(),
     })?;
     if let Some(path) = trace_out {
@@ -52,19 +50,6 @@ fn must(fd: Option<OwnedFd>) -> Result<OwnedFd, Failure> {
     }
 }
 
-/// The file is read so that its mistakes are named, but what it allows cannot be enforced yet.
-fn refuse_policy(path: &Path) -> Result<(), Failure> {
-    let text = std::fs::read_to_string(path)
-        .map_err(|error| Failure::Usage(format!("cannot read policy {}: {error}", path.display())))?;
-    if let Err(error) = toml::from_str::<toml::Table>(&text) {
-        let line =
-            error.span().map_or(1, |span| text[..span.start.min(text.len())].matches('\n').count() + 1);
-        return Err(Failure::Usage(format!("{}:{line}: {}", path.display(), error.message())));
-    }
-    let what = "refused: this build has no egress layer that could enforce a policy, and nothing leaves a sandbox in any case";
-    Err(Failure::Refused(format!("{what}; leave --policy out")))
-}
-
 /// The spec file, if any, with the flags on top.
 fn spec(args: args::Run) -> Result<SessionSpec, Failure> {
     let mut spec = match &args.spec {
@@ -81,7 +66,7 @@ fn spec(args: args::Run) -> Result<SessionSpec, Failure> {
     macro_rules! replaces {
         ($($flag:ident => $field:expr),+) => { $(if args.$flag.is_some() { $field = args.$flag; })+ };
     }
-    replaces!(floor => spec.floor, workdir => spec.workdir, cpu => spec.limits.cpu, memory => spec.limits.memory);
+    replaces!(floor => spec.floor, workdir => spec.workdir, policy => spec.policy, cpu => spec.limits.cpu, memory => spec.limits.memory);
     replaces!(pids => spec.limits.pids, disk => spec.limits.disk, files => spec.limits.files);
     replaces!(timeout => spec.limits.timeout, output => spec.limits.output);
     spec.nested |= args.nested;
@@ -89,6 +74,7 @@ fn spec(args: args::Run) -> Result<SessionSpec, Failure> {
     spec.accept.extend(args.accept);
     spec.mounts.extend(args.mount);
     spec.hide.extend(args.hide);
+    spec.secrets.extend(args.secret);
     for entry in args.env {
         let (name, value) = variable(&entry)?;
         spec.env.insert(name, value);
@@ -132,6 +118,7 @@ pub(crate) fn mark(op: ChangeOp) -> &'static str {
     match op {
         ChangeOp::Created => "+",
         ChangeOp::Modified => "~",
+        ChangeOp::Renamed => ">",
         ChangeOp::Deleted => "-",
     }
 }
@@ -176,8 +163,8 @@ fn report(outcome: &Outcome, output: &Output) {
         }
         if output.verbose {
             let verb = if decided.kept { "kept" } else { "discarded" };
-            let (c, m, d) = (decided.created, decided.modified, decided.deleted);
-            output.remark(format!("{verb} {c} created, {m} modified, {d} deleted"));
+            let (c, m, r, d) = (decided.created, decided.modified, decided.renamed, decided.deleted);
+            output.remark(format!("{verb} {c} created, {m} modified, {r} renamed, {d} deleted"));
         }
     }
     if output.verbose {

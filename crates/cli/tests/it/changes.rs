@@ -400,3 +400,109 @@ fn many_files_are_kept() {
     assert_eq!(site.bodies("changes.decided")[0]["created"], 2010);
     site.call(&["trace", "verify", "latest"]).exits(0);
 }
+
+#[test]
+fn a_change_says_what_it_is() {
+    each_layer(|site, layer| {
+        for (path, content) in [("moved", "the same under another name"), ("mode", "x"), ("both", "x")] {
+            site.write(path, content);
+        }
+        let done =
+            site.sh("mv moved renamed; chmod 711 mode; echo y > both; chmod 711 both").with(layer).exits(0);
+        assert_eq!(done.err(), "");
+        let bodies = site.bodies("file.changed");
+        let of = |path: &str| bodies.iter().find(|body| body["path"] == path).unwrap();
+        assert_eq!((&of("renamed")["op"], &of("renamed")["from"]), (&"renamed".into(), &"moved".into()));
+        assert_eq!(of("mode")["changed"], serde_json::json!(["mode"]));
+        assert_eq!(of("both")["changed"], serde_json::json!(["content", "mode"]));
+        assert_eq!(bodies.len(), 3);
+        assert_eq!(site.bodies("changes.decided")[0]["renamed"], 1);
+        assert_eq!(
+            (site.read("renamed").as_str(), site.work().join("moved").exists()),
+            ("the same under another name", false)
+        );
+        let shown = site.call(&["trace", "show", "latest"]).exits(0).out();
+        for line in ["1 renamed", "> renamed (27 B) (was moved)", "~ mode (1 B) [mode]"] {
+            assert!(shown.contains(line), "{line} in {shown}");
+        }
+    });
+}
+
+/// The supervisor killed while it carries changes over: the next start completes that or drops it, as a whole.
+#[test]
+fn a_commit_that_is_killed_is_complete_or_absent() {
+    each_layer(|site, layer| {
+        const FILES: usize = 150;
+        let numbered = |word: &str| {
+            (0..FILES)
+                .map(|n| (PathBuf::from(format!("f{n}")), format!("644 {word}\n")))
+                .collect::<BTreeMap<_, _>>()
+        };
+        let (before, after) = (numbered("before"), numbered("after"));
+        let script = format!("for n in $(seq 0 {}); do echo after > f$n; done", FILES - 1);
+        let mut met = [0, 0];
+        for (round, mark) in ["intent", "journal", "journal"].into_iter().enumerate() {
+            (0..FILES).for_each(|n| drop(site.write(format!("f{n}"), "before\n")));
+            let running = site.sh(&script).with(layer).start();
+            let layers = site.state().join("layers");
+            let is_there = || {
+                let sessions = fs::read_dir(&layers).into_iter().flatten().flatten();
+                sessions.map(|entry| entry.path().join(mark)).any(|path| path.exists())
+            };
+            // Or it was too fast for us, and is complete.
+            while !is_there() && tree(&site.work()) == before {}
+            std::thread::sleep(std::time::Duration::from_millis(2 * round as u64));
+            running.signal(rustix::process::Signal::KILL);
+            running.finish();
+            site.run(&["true"]).exits(0);
+            let found = tree(&site.work());
+            let state = [&before, &after].into_iter().position(|state| *state == found);
+            met[state.unwrap_or_else(|| panic!("round {round}: something between"))] += 1;
+            assert_eq!(site.remains(), Vec::<String>::new());
+        }
+        assert!(met[1] > 0, "no commit was decided before its end: {met:?}");
+    });
+}
+
+/// Nothing can be renamed from a state directory on another file system; it is staged in the work dir.
+#[test]
+fn a_work_dir_on_another_file_system_is_committed_to() {
+    if !needs_root("another file system") {
+        return;
+    }
+    let site = site();
+    site.write("old", "old");
+    let script = format!(
+        "mount -t tmpfs -o mode=700 none {0} && export COFFERDAM_HOME={0} && \
+         $C run -- sh -c 'echo new >> old; mkdir -p a/b; echo c > a/b/c' && $C run --layer disk -- rm -r a/b",
+        site.state().display()
+    );
+    let mut shell = Command::new("unshare");
+    shell.args(["--mount", "sh", "-c", &script]).current_dir(site.work()).env("C", site.binary());
+    cofferdam_testkit::finish(&mut shell).exits(0);
+    let found: Vec<_> = tree(&site.work()).into_keys().collect();
+    assert_eq!(found, ["a", "old"].map(PathBuf::from));
+    assert_eq!(site.read("old"), "oldnew\n");
+}
+
+/// The inside opened its own directories for a moment; the host's are still closed when the changes arrive.
+#[test]
+fn a_closed_directory_is_filled_and_closed_again() {
+    each_layer(|site, layer| {
+        let dirs = ["closed", "gone", "becomes-file"].map(|dir| site.work().join(dir));
+        for dir in &dirs {
+            site.write(dir.join("old"), "x");
+            fs::set_permissions(dir, fs::Permissions::from_mode(0o555)).unwrap();
+        }
+        let done = site
+            .sh("chmod 755 closed gone becomes-file; rm -r gone becomes-file closed/old; echo f > becomes-file; \
+                 echo x > closed/new; chmod 555 closed")
+            .with(layer)
+            .exits(0);
+        assert_eq!(done.err(), "");
+        let found: Vec<_> = tree(&site.work()).into_iter().collect();
+        let expected = [("becomes-file", "644 f\n"), ("closed", "dir 555"), ("closed/new", "644 x\n")];
+        assert_eq!(found, expected.map(|(path, what)| (PathBuf::from(path), what.to_owned())));
+        fs::set_permissions(&dirs[0], fs::Permissions::from_mode(0o755)).unwrap();
+    });
+}

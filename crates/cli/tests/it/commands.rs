@@ -46,11 +46,15 @@ fn the_commands_are_these() {
     Usage: cofferdam [OPTIONS] <COMMAND>
 
     Commands:
-      run     Run a command in a sandbox and record it
-      trace   List, read, verify and move traces
-      key     Show, renew and trust signing keys
-      doctor  Tell what this host can enforce, and the fix for each no
-      init    Write a starting set-up for the agent found here
+      run      Run a command in a sandbox and record it
+      trace    List, read, verify and move traces
+      key      Show, renew and trust signing keys
+      secret   Keep secrets that the inside uses and never sees
+      policy   Check, explain and test policy files
+      approve  Answer requests that wait for a person
+      session  See and change running sessions
+      doctor   Tell what this host can enforce, and the fix for each no
+      init     Write a starting set-up for the agent found here
 
     Options:
           --home <DIR>  State directory [default: $COFFERDAM_HOME, else the user's

@@ -13,9 +13,13 @@ mod escape;
 #[cfg(test)]
 mod limits;
 #[cfg(test)]
+mod policy;
+#[cfg(test)]
 mod programs;
 #[cfg(test)]
 mod run;
+#[cfg(test)]
+mod secret;
 #[cfg(test)]
 mod terminal;
 #[cfg(test)]

@@ -48,7 +48,7 @@ pub(crate) struct Bounds {
 /// What the loop works on, of its session's.
 pub(crate) struct Around<'a> {
     pub(crate) sandbox: &'a mut dyn Sandbox,
-    pub(crate) recorder: &'a mut Recorder,
+    pub(crate) recorder: &'a Recorder,
     pub(crate) signals: &'a Signals,
     pub(crate) bounds: Bounds,
     /// The event that the command's own events belong to.
@@ -59,7 +59,7 @@ pub(crate) struct Relay<'a> {
     client: Client,
     id: ExecId,
     sandbox: &'a mut dyn Sandbox,
-    recorder: &'a mut Recorder,
+    recorder: &'a Recorder,
     signals: &'a Signals,
     bounds: Bounds,
     parent: u64,

@@ -1,0 +1,90 @@
+//! How programs inside come to trust the session's own certificate authority, without flags and whatever they
+//! are written in: by the bundles that libraries open, and by the variables that they read.
+
+use cofferdam_runtime::ShownFile;
+use std::path::{Path, PathBuf};
+
+/// Where distributions keep the bundle of all authorities.
+const BUNDLES: &[&str] = &[
+    // Debian, Ubuntu, Alpine, Arch
+    "/etc/ssl/certs/ca-certificates.crt",
+    // Fedora, RHEL
+    "/etc/pki/tls/certs/ca-bundle.crt",
+    "/etc/pki/ca-trust/extracted/pem/tls-ca-bundle.pem",
+    // openSUSE
+    "/etc/ssl/ca-bundle.pem",
+    // Alpine's OpenSSL, BSD habits
+    "/etc/ssl/cert.pem",
+];
+
+/// Files that are there whatever the host has.
+const BUNDLE: &str = "/.cofferdam/ca-bundle.pem";
+const OWN: &str = "/.cofferdam/ca.pem";
+/// Some Python libraries (stripe's) bring a bundle and read no variable. A program of ours that Python runs when it
+/// starts adds the authority to whatever they bring.
+const PYTHON: &str = "/.cofferdam/python";
+const PYTHON_START: &str = include_str!("trust/sitecustomize.py");
+/// What is searched besides what the caller named, and so is joined to it.
+pub(crate) const PYTHON_PATH: &str = "PYTHONPATH";
+
+/// Variables that take the place of a program's own bundle, with who reads them.
+const REPLACE: &[&str] = &[
+    // OpenSSL, and with it Python's ssl, Ruby, PHP; Go
+    "SSL_CERT_FILE",
+    // requests and what is built on it, httpx through certifi
+    "REQUESTS_CA_BUNDLE",
+    "CURL_CA_BUNDLE",
+    "GIT_SSL_CAINFO",
+    "CARGO_HTTP_CAINFO",
+    // boto3 and the AWS command line
+    "AWS_CA_BUNDLE",
+    "PIP_CERT",
+    // gRPC's own TLS, in every language but Go and Java
+    "GRPC_DEFAULT_SSL_ROOTS_FILE_PATH",
+];
+
+/// Variables that add to it.
+const ADD: &[&str] = &["NODE_EXTRA_CA_CERTS", "DENO_CERT"];
+
+pub(crate) struct Trust {
+    pub(crate) files: Vec<ShownFile>,
+    pub(crate) variables: Vec<(&'static str, &'static str)>,
+}
+
+/// For an authority given in PEM.
+pub(crate) fn spread(authority: &str) -> Trust {
+    let found: Vec<PathBuf> = BUNDLES.iter().filter_map(|path| Path::new(path).canonicalize().ok()).collect();
+    let theirs = found.iter().find_map(|path| std::fs::read(path).ok()).unwrap_or_default();
+    let bundle = [theirs.as_slice(), b"\n", authority.as_bytes()].concat();
+    let mut places = found;
+    places.sort();
+    places.dedup();
+    places.push(BUNDLE.into());
+    let mut files: Vec<ShownFile> =
+        places.into_iter().map(|at| ShownFile { at, content: bundle.clone() }).collect();
+    files.push(ShownFile { at: OWN.into(), content: authority.as_bytes().to_vec() });
+    let start = Path::new(PYTHON).join("sitecustomize.py");
+    files.push(ShownFile { at: start, content: PYTHON_START.into() });
+    let replace = REPLACE.iter().map(|name| (*name, BUNDLE));
+    let mut variables: Vec<_> = replace.chain(ADD.iter().map(|name| (*name, OWN))).collect();
+    variables.push((PYTHON_PATH, PYTHON));
+    Trust { files, variables }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_authority_stands_in_every_bundle_beside_the_hosts_own() {
+        let trust = spread("-----SESSION-----\n");
+        for file in trust.files.iter().filter(|file| !file.at.starts_with(PYTHON)) {
+            assert!(file.content.ends_with(b"-----SESSION-----\n"), "{:?}", file.at);
+        }
+        let bundle = trust.files.iter().find(|file| file.at == Path::new(BUNDLE)).unwrap();
+        if let Some(host) = BUNDLES.iter().find_map(|path| std::fs::read(path).ok()) {
+            assert!(bundle.content.starts_with(&host));
+        }
+        assert!(trust.variables.iter().all(|(_, path)| trust.files.iter().any(|f| f.at.starts_with(path))));
+    }
+}
