@@ -42,6 +42,8 @@ fn dispatch(args: Args, output: &Output) -> Result<u8, Failure> {
         Command::Approve(approve) => command::approve::run(home, approve, output),
         Command::Session(session) => command::session::run(home, session, output),
         Command::Doctor => command::doctor::run(output),
+        Command::Escape(escape) => command::escape::run(&escape, output),
+        Command::Probe { command } => command::probe::run(command, output),
         Command::Init(init) => command::init::run(init, output),
         Command::Completions { shell } => command::generate::completions(shell),
         Command::Man => command::generate::man(),

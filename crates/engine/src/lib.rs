@@ -5,6 +5,7 @@ mod control;
 mod egress;
 mod environment;
 mod error;
+pub mod escape;
 pub mod policy;
 mod record;
 mod relay;

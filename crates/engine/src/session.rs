@@ -64,18 +64,29 @@ impl Engine {
     pub fn run(&self, run: Run<'_>) -> Result<Outcome, EngineError> {
         run.spec.check()?;
         let backend = tiers::choose(&run.spec)?;
+        let home = std::env::var_os("HOME").map(PathBuf::from).filter(|h| h.is_absolute());
+        self.run_in(run, backend.as_ref(), home.unwrap_or_else(|| PathBuf::from("/home/user")))
+    }
+
+    /// The same in a sandbox of this backend, for a caller with this home.
+    pub(crate) fn run_in(
+        &self,
+        run: Run<'_>,
+        backend: &dyn Backend,
+        home: PathBuf,
+    ) -> Result<Outcome, EngineError> {
         let session = self.new_id()?;
         let workdir = find_workdir(&run.spec)?;
         self.complete_commits(&workdir)?;
         let egress = Prepared::new(self, &run.spec, &session, run.ask)?;
         // Blocked from here on, so that no signal can end us between two steps.
         let signals = listen(run.tty)?;
-        let open = Place { session, workdir, signals, egress };
-        self.recorded(run, backend.as_ref(), open)
+        let open = Place { session, workdir, home, signals, egress };
+        self.recorded(run, backend, open)
     }
 
     fn recorded(&self, run: Run<'_>, backend: &dyn Backend, place: Place) -> Result<Outcome, EngineError> {
-        let Place { session, workdir, signals, mut egress } = place;
+        let Place { session, workdir, home, signals, mut egress } = place;
         let trace = self.home.trace_dir(&session);
         let start = Body::SessionStarted(Box::new(SessionStarted {
             session: session.clone(),
@@ -86,7 +97,7 @@ impl Engine {
             user: rustix::process::geteuid().as_raw().to_string(),
             host: rustix::system::uname().nodename().to_string_lossy().into_owned(),
         }));
-        let mut spec = self.sandbox_spec(&run.spec, &session, workdir.clone())?;
+        let mut spec = self.sandbox_spec(&run.spec, &session, workdir.clone(), home)?;
         if let Some(egress) = &mut egress {
             spec.network = Network::Doors;
             spec.files = egress.take_files();
@@ -125,14 +136,14 @@ impl Engine {
         spec: &SessionSpec,
         id: &SessionId,
         workdir: PathBuf,
+        home: PathBuf,
     ) -> Result<SandboxSpec, EngineError> {
         let staging = self.home.staging_dir()?;
-        let home = std::env::var_os("HOME").map(PathBuf::from).filter(|h| h.is_absolute());
         let search = std::env::var_os("PATH").unwrap_or_default();
         Ok(SandboxSpec {
             id: id.clone(),
             workdir,
-            home: home.unwrap_or_else(|| PathBuf::from("/home/user")),
+            home,
             path: std::env::split_paths(&search).filter(|p| p.is_absolute()).collect(),
             mounts: spec.mounts.clone(),
             hide: spec.hide.clone(),
@@ -229,6 +240,8 @@ struct Asked<'a> {
 struct Place {
     session: SessionId,
     workdir: PathBuf,
+    /// The caller's.
+    home: PathBuf,
     signals: Signals,
     egress: Option<Prepared>,
 }

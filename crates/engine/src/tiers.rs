@@ -45,12 +45,20 @@ pub(crate) fn choose(spec: &SessionSpec) -> Result<Box<dyn Backend>, EngineError
         Isolation::Auto => Tier::Process,
         Isolation::Tier(tier) => tier,
     };
-    if tier != Tier::Process {
-        return Err(EngineError::NoTier { tier });
-    }
+    let backend = backend(tier, &[])?;
     match spec.floor {
         Some(floor) if !tier.meets(floor) => Err(EngineError::Floor { floor, have: tier }),
-        _ => Ok(Box::new(ProcessBackend::default())),
+        _ => Ok(backend),
+    }
+}
+
+/// The backend of a tier. What is left out weakens it on purpose, for the controls of the escape checks.
+pub(crate) fn backend(tier: Tier, without: &[String]) -> Result<Box<dyn Backend>, EngineError> {
+    match tier {
+        Tier::Process => {
+            Ok(Box::new(ProcessBackend { without: without.to_vec(), ..ProcessBackend::default() }))
+        }
+        _ => Err(EngineError::NoTier { tier }),
     }
 }
 
