@@ -33,7 +33,9 @@ fn chosen(asked: &[String]) -> Result<Vec<String>, Failure> {
     let mut ids = Vec::new();
     for word in asked {
         let before = ids.len();
-        ids.extend(escape::checks().filter(|c| c.id == word || c.scenario() == word).map(|c| c.id.to_owned()));
+        ids.extend(
+            escape::checks().filter(|c| c.id == word || c.scenario() == word).map(|c| c.id.to_owned()),
+        );
         if ids.len() == before {
             return Err(Failure::Usage(format!(
                 "--check {word}: no such check or scenario; see `cofferdam escape --list`"
@@ -106,8 +108,14 @@ fn cut(text: &str, room: usize) -> String {
     }
 }
 
-fn section<'c>(text: &mut String, title: &str, checks: &'c [Checked], say: impl Fn(&'c Checked) -> Option<&'c String>) {
-    let rows: Vec<(&str, &String)> = checks.iter().filter_map(|check| Some((check.id, say(check)?))).collect();
+fn section<'c>(
+    text: &mut String,
+    title: &str,
+    checks: &'c [Checked],
+    say: impl Fn(&'c Checked) -> Option<&'c String>,
+) {
+    let rows: Vec<(&str, &String)> =
+        checks.iter().filter_map(|check| Some((check.id, say(check)?))).collect();
     if rows.is_empty() {
         return;
     }

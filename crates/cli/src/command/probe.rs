@@ -17,11 +17,10 @@ pub(crate) fn run(command: ProbeCommand, output: &Output) -> Result<u8, Failure>
             output.value(&escape::probe_one(&facts, &id, surroundings))?;
         }
         ProbeCommand::Hold => {
-            let word = escape::held_word().unwrap_or_default();
-            output.data(&format!("{}\n", word.as_ptr() as u64))?;
+            let held = escape::Held::take();
+            output.data(&format!("{}\n", held.address()))?;
             std::io::stdin().read_to_end(&mut Vec::new())?;
-            // Until here it must stay where it was said to be.
-            drop(std::hint::black_box(word));
+            drop(held);
         }
     }
     Ok(0)

@@ -76,20 +76,32 @@ fn wait_and_answer(sockets: &Sockets, word: &[u8], wake: &io::PipeReader) -> boo
         return false;
     }
     let mut ready = set.iter().skip(1).map(|fd| !fd.revents().is_empty());
-    let answer = [b"HTTP/1.1 200 OK\r\nconnection: close\r\ncontent-length: ", word.len().to_string().as_bytes(), b"\r\n\r\n", word].concat();
+    let answer = [
+        b"HTTP/1.1 200 OK\r\nconnection: close\r\ncontent-length: ",
+        word.len().to_string().as_bytes(),
+        b"\r\n\r\n",
+        word,
+    ]
+    .concat();
     for listener in &sockets.tcp {
-        if ready.next() == Some(true) && let Ok((mut stream, _)) = listener.accept() {
+        if ready.next() == Some(true)
+            && let Ok((mut stream, _)) = listener.accept()
+        {
             let _ = stream.set_read_timeout(Some(PATIENCE));
             let _ = (stream.read(&mut [0; 8 << 10]), stream.write_all(&answer));
         }
     }
     for socket in &sockets.udp {
-        if ready.next() == Some(true) && let Ok((_, from)) = socket.recv_from(&mut [0; 2 << 10]) {
+        if ready.next() == Some(true)
+            && let Ok((_, from)) = socket.recv_from(&mut [0; 2 << 10])
+        {
             let _ = socket.send_to(word, from);
         }
     }
     for listener in &sockets.unix {
-        if ready.next() == Some(true) && let Ok((mut stream, _)) = listener.accept() {
+        if ready.next() == Some(true)
+            && let Ok((mut stream, _)) = listener.accept()
+        {
             let _ = stream.write_all(word);
         }
     }

@@ -3,14 +3,16 @@
 
 use super::check::{Check, Finding, Host};
 use super::inside;
-use super::probe::answer;
+use super::probe::{TOGETHER, answer};
 use super::stage::Stage;
 use super::table::ROAD;
 use crate::error::EngineError;
 use cofferdam_model::Tier;
 use std::collections::BTreeMap;
 use std::fmt;
-use std::process::{Command, Stdio};
+use std::io;
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
 
 /// What was shown of one check.
 #[derive(Debug, Default)]
@@ -50,19 +52,37 @@ pub(super) fn find(
     found: &BTreeMap<String, Finding>,
 ) -> Result<BTreeMap<&'static str, Shown>, EngineError> {
     let mut shown: BTreeMap<&'static str, Shown> = BTreeMap::new();
-    for (number, check) in checks.iter().enumerate() {
-        let place = match check.host {
-            Host::Same | Host::Shell => "on the host",
-            Host::Apart => "on the host, in throw-away namespaces",
-            Host::World => "on the host, in a throw-away network",
-            Host::Road => "inside, a request that is allowed",
-        };
-        let finding = match check.host {
-            Host::Road => found.get(ROAD).cloned().unwrap_or_else(|| Finding::blocked("was not made")),
-            _ => on_host(stage, check, number)?,
-        };
-        shown.entry(check.id).or_default().add(place, &finding);
+    for some in checks.chunks(TOGETHER) {
+        let started: Vec<_> = some
+            .iter()
+            .map(|check| Ok((*check, start(stage, check)?)))
+            .collect::<Result<_, EngineError>>()?;
+        for (check, attempt) in started {
+            let (place, finding) = match attempt {
+                Some(attempt) => (place(check.host), attempt.judge(stage, check)?),
+                None => {
+                    let road = found.get(ROAD).cloned();
+                    (place(check.host), road.unwrap_or_else(|| Finding::blocked("was not made")))
+                }
+            };
+            shown.entry(check.id).or_default().add(place, &finding);
+        }
     }
+    weakened(stage, tier, checks, &mut shown);
+    Ok(shown)
+}
+
+fn place(host: Host) -> &'static str {
+    match host {
+        Host::Same | Host::Shell => "on the host",
+        Host::Apart => "on the host, in throw-away namespaces",
+        Host::World => "on the host, in a throw-away network",
+        Host::Road => "inside, a request that is allowed",
+    }
+}
+
+/// One session for each set of controls that some check names.
+fn weakened(stage: &Stage, tier: Tier, checks: &[&'static Check], shown: &mut BTreeMap<&'static str, Shown>) {
     let mut profiles: BTreeMap<&[&str], Vec<&'static Check>> = BTreeMap::new();
     for check in checks.iter().filter(|check| !check.weakened.is_empty()) {
         profiles.entry(check.weakened).or_default().push(check);
@@ -72,7 +92,9 @@ pub(super) fn find(
         let without: Vec<String> = without.iter().map(|name| (*name).to_owned()).collect();
         match inside::attempt(stage, tier, &without, &these) {
             Ok(weakened) => {
-                for (check, finding) in these.iter().filter_map(|check| Some((check, weakened.get(check.id)?))) {
+                for (check, finding) in
+                    these.iter().filter_map(|check| Some((check, weakened.get(check.id)?)))
+                {
                     shown.entry(check.id).or_default().add(&place, finding);
                 }
             }
@@ -83,28 +105,43 @@ pub(super) fn find(
             }
         }
     }
-    Ok(shown)
 }
 
-/// The same attempt outside, in a directory like the one inside.
-fn on_host(stage: &Stage, check: &Check, number: usize) -> Result<Finding, EngineError> {
-    let failed = |source| EngineError::Io { doing: "make an attempt on the host", source };
-    let work = stage.work_dir(&format!("host-{number}"))?;
+/// The same attempt outside, under way, in a directory like the one inside.
+struct Attempt {
+    child: Child,
+    work: PathBuf,
+}
+
+fn failed(source: io::Error) -> EngineError {
+    EngineError::Io { doing: "make an attempt on the host", source }
+}
+
+/// Nothing, where the control is not made on the host.
+fn start(stage: &Stage, check: &Check) -> Result<Option<Attempt>, EngineError> {
+    let surroundings = match check.host {
+        Host::Same | Host::Shell => "as-is",
+        Host::Apart => "apart",
+        Host::World => "world",
+        Host::Road => return Ok(None),
+    };
+    let work = stage.work_dir(&format!("host-{}", check.id))?;
     let facts = serde_json::to_string(&stage.facts).map_err(|error| failed(error.into()))?;
     let mut command = Command::new(&stage.program);
-    command.args(["probe", "one", &facts, check.id]).current_dir(&work);
-    match check.host {
-        Host::Apart => drop(command.args(["--in", "apart"])),
-        Host::World => drop(command.args(["--in", "world"])),
-        Host::Same | Host::Shell | Host::Road => {}
-    }
+    command.args(["probe", "one", &facts, check.id, "--in", surroundings]).current_dir(&work);
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
-    let finding = command.spawn().and_then(answer).map_err(failed)?;
-    if check.host == Host::Shell {
-        let mut careless = Command::new("sh");
-        careless.args(["-c", "eval \"true $(ls)\""]).current_dir(&work).stdin(Stdio::null());
-        // What the names make of it is the point; how it ends is not.
-        let _ = careless.stdout(Stdio::null()).stderr(Stdio::null()).status();
+    Ok(Some(Attempt { child: command.spawn().map_err(failed)?, work }))
+}
+
+impl Attempt {
+    fn judge(self, stage: &Stage, check: &Check) -> Result<Finding, EngineError> {
+        let finding = answer(self.child).map_err(failed)?;
+        if check.host == Host::Shell {
+            let mut careless = Command::new("sh");
+            careless.args(["-c", "eval \"true $(ls)\""]).current_dir(&self.work).stdin(Stdio::null());
+            // What the names make of it is the point; how it ends is not.
+            let _ = careless.stdout(Stdio::null()).stderr(Stdio::null()).status();
+        }
+        Ok(check.after.map_or(finding, |look| look(&stage.facts, &self.work)))
     }
-    Ok(check.after.map_or(finding, |look| look(&stage.facts, &work)))
 }

@@ -37,7 +37,9 @@ pub(super) fn attempt(
             Ok(of_setting) => found.extend(of_setting),
             // A weakened profile that is refused lets nothing run, so nothing got out.
             Err(error) if !without.is_empty() && error.is_refusal() => {
-                found.extend(these.iter().map(|check| (check.id.to_owned(), Finding::blocked(error.to_string()))));
+                found.extend(
+                    these.iter().map(|check| (check.id.to_owned(), Finding::blocked(error.to_string()))),
+                );
             }
             Err(error) => return Err(error),
         }
@@ -66,8 +68,10 @@ fn session(
 }
 
 fn spec(stage: &Stage, setting: Setting, work: &Path, checks: &[&Check]) -> Result<SessionSpec, EngineError> {
-    let facts = serde_json::to_string(&stage.facts)
-        .map_err(|error| EngineError::Io { doing: "write down what attempts are told", source: error.into() })?;
+    let facts = serde_json::to_string(&stage.facts).map_err(|error| EngineError::Io {
+        doing: "write down what attempts are told",
+        source: error.into(),
+    })?;
     let mut command = [PROGRAM, "probe", "all", &facts].map(str::to_owned).to_vec();
     command.extend(checks.iter().map(|check| check.id.to_owned()));
     let shown = |source: &Path, target: PathBuf| Mount { source: source.to_owned(), target, writable: false };

@@ -9,11 +9,13 @@ mod collector;
 mod controls;
 mod facts;
 mod inside;
+mod keeper;
 mod probe;
 mod stage;
 mod table;
 
 pub use check::{Check, Finding};
+pub use keeper::Held;
 pub use probe::{Surroundings, all as probe_all, one as probe_one};
 
 use crate::error::EngineError;
@@ -68,14 +70,10 @@ pub fn checks() -> impl Iterator<Item = &'static Check> {
     CHECKS.iter().flat_map(|table| table.iter())
 }
 
-/// Where a process that keeps a secret for us keeps it: it ends when its input does.
-pub fn held_word() -> Option<Vec<u8>> {
-    std::env::var_os(stage::PLANTED).map(std::os::unix::ffi::OsStringExt::into_vec)
-}
-
 pub fn score(options: &Options) -> Result<Score, EngineError> {
-    let chosen: Vec<&Check> =
-        checks().filter(|check| options.only.is_empty() || options.only.iter().any(|id| id == check.id)).collect();
+    let chosen: Vec<&Check> = checks()
+        .filter(|check| options.only.is_empty() || options.only.iter().any(|id| id == check.id))
+        .collect();
     let works = |tier: &Tier| tiers::tiers().iter().any(|fact| fact.tier == *tier && fact.works);
     let tiers: Vec<Tier> = match options.tier {
         Some(tier) if works(&tier) => vec![tier],

@@ -4,21 +4,19 @@
 
 use super::collector::{Collector, Sockets};
 use super::facts::Facts;
+use super::keeper::Keeper;
 use crate::secrets::nobody;
 use crate::{Engine, EngineError};
 use cofferdam_vault::Draft;
 use std::fs::{self, File, Permissions};
-use std::io::{self, BufRead, BufReader};
+use std::io;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStdin, Command, Stdio};
 use tempfile::TempDir;
 
 /// Of the credential that a session under a policy has.
 pub(crate) const CREDENTIAL: &str = "escape-probe";
 const VARIABLE: &str = "ESCAPE_PROBE_KEY";
-/// The variable by which the keeper gets the word. It stands in its environment from then on.
-pub(crate) const PLANTED: &str = "COFFERDAM_PLANTED";
 
 /// Every host is allowed, so that what is refused is refused by what no policy can switch off.
 const POLICY: &str = r#"[[upstream]]
@@ -75,10 +73,11 @@ impl Stage {
         facts.tcp = port(&sockets.tcp[0]).map_err(failed(doing))?;
         facts.tcp6 = sockets.tcp.get(1).and_then(|listener| port(listener).ok());
         facts.udp = sockets.udp[0].local_addr().map_err(failed(doing))?.port();
-        fs::write(at("policy.toml"), POLICY.replace("PORT", &facts.tcp.to_string())).map_err(failed(doing))?;
+        fs::write(at("policy.toml"), POLICY.replace("PORT", &facts.tcp.to_string()))
+            .map_err(failed(doing))?;
         let collector = Collector::start(sockets, word.clone().into_bytes()).map_err(failed(doing))?;
         let keeper = Keeper::start(&program, &word).map_err(failed("start the keeper of a secret"))?;
-        (facts.keeper, facts.keeper_address) = (keeper.child.id(), keeper.address);
+        (facts.keeper, facts.keeper_address) = (keeper.pid(), keeper.address);
         let leak = leak(&facts.outside).map_err(failed(doing))?;
         let engine = Engine::open(Some(facts.state.clone()))?;
         let source = format!("file:{}", at("outside/credential").display());
@@ -131,7 +130,8 @@ fn make_root() -> io::Result<TempDir> {
 }
 
 fn plant(facts: &Facts, word: &str) -> io::Result<()> {
-    for name in [".ssh/id_ed25519", ".aws/credentials", ".config/gh/hosts.yml", ".netrc", ".cargo/credentials.toml"]
+    for name in
+        [".ssh/id_ed25519", ".aws/credentials", ".config/gh/hosts.yml", ".netrc", ".cargo/credentials.toml"]
     {
         fs::write(facts.home.join(name), word)?;
     }
@@ -148,35 +148,4 @@ fn leak(dir: &Path) -> io::Result<File> {
     let file = File::open(dir)?;
     rustix::io::fcntl_setfd(&file, rustix::io::FdFlags::empty())?;
     Ok(file)
-}
-
-/// A process of the host's with a secret. Ends when its standard input does, so also with us.
-struct Keeper {
-    child: Child,
-    address: u64,
-    stdin: Option<ChildStdin>,
-}
-
-impl Keeper {
-    fn start(program: &Path, word: &str) -> io::Result<Self> {
-        let mut command = Command::new(program);
-        command.args(["probe", "hold"]).env(PLANTED, word);
-        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
-        let stdin = child.stdin.take();
-        let mut line = String::new();
-        let read = child.stdout.take().map(|out| BufReader::new(out).read_line(&mut line)).transpose();
-        let keeper = Self { address: line.trim().parse().unwrap_or(0), child, stdin };
-        match read {
-            Ok(_) if keeper.address != 0 => Ok(keeper),
-            Ok(_) => Err(io::Error::new(io::ErrorKind::UnexpectedEof, "it did not say where it keeps it")),
-            Err(error) => Err(error),
-        }
-    }
-}
-
-impl Drop for Keeper {
-    fn drop(&mut self) {
-        self.stdin = None;
-        let _ = self.child.wait();
-    }
 }

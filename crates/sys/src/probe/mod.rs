@@ -5,10 +5,12 @@
 mod apart;
 mod entry;
 mod memory;
+mod segment;
 
-pub use apart::{apart, world};
+pub use apart::{apart, become_root, world};
 pub use entry::Entry;
 pub use memory::PrivatePage;
+pub use segment::{Segment, finds_segment};
 
 use crate::Errno;
 use crate::syscall::syscall;

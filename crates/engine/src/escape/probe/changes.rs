@@ -20,7 +20,9 @@ pub(crate) fn set_id_file(_: &Facts) -> Finding {
 
 pub(crate) fn set_id_kept(_: &Facts, work: &Path) -> Finding {
     match fs::symlink_metadata(work.join("tool")) {
-        Ok(meta) if meta.permissions().mode() & SET_ID != 0 => Finding::open("a set-user-id file is on the host"),
+        Ok(meta) if meta.permissions().mode() & SET_ID != 0 => {
+            Finding::open("a set-user-id file is on the host")
+        }
         Ok(_) => Finding::blocked("kept without its set-id bits"),
         Err(_) => Finding::blocked("not kept"),
     }
@@ -76,7 +78,9 @@ pub(crate) fn names_as_options(_: &Facts) -> Finding {
         "-rf".to_owned(),
         "--help".to_owned(),
     ];
-    Finding::any(names.map(|name| Finding::of("a name that looks like an option was made", fs::write(name, "x"))))
+    Finding::any(
+        names.map(|name| Finding::of("a name that looks like an option was made", fs::write(name, "x"))),
+    )
 }
 
 pub(crate) fn names_kept(facts: &Facts, work: &Path) -> Finding {

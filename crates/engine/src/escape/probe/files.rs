@@ -2,21 +2,22 @@
 
 use crate::escape::check::{Finding, words};
 use crate::escape::facts::Facts;
-use rustix::fs::{Mode, OFlags};
+use rustix::fs::{Access, Mode, OFlags};
 use std::fs::{self, File};
 use std::io::Read;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// Opens for writing and writes nothing. A program that runs cannot be opened so by anybody: who is told that, may.
+/// Opens for writing and writes nothing. While a program runs nobody can open it so: then it is asked who may.
 fn writes(path: impl AsRef<Path>) -> Finding {
     let path = path.as_ref();
     let flags = OFlags::WRONLY | OFlags::CLOEXEC | OFlags::NOCTTY | OFlags::NONBLOCK;
-    match rustix::fs::open(path, flags, Mode::empty()) {
-        Ok(_) | Err(rustix::io::Errno::TXTBSY) => Finding::open(format!("{} can be written", path.display())),
-        Err(errno) => Finding::blocked(words(&errno.into())),
-    }
+    let opened = match rustix::fs::open(path, flags, Mode::empty()) {
+        Err(rustix::io::Errno::TXTBSY) => rustix::fs::access(path, Access::WRITE_OK),
+        other => other.map(drop),
+    };
+    Finding::of(&format!("{} can be written", path.display()), opened)
 }
 
 fn opens(path: impl AsRef<Path>) -> Finding {
@@ -75,7 +76,8 @@ pub(crate) fn write_run(_: &Facts) -> Finding {
 }
 
 pub(crate) fn disks(_: &Facts) -> Finding {
-    let named = ["mem", "port", "kmsg", "kvm", "fuse", "loop-control", "loop0", "sda", "vda", "nvme0n1", "dm-0"];
+    let named =
+        ["mem", "port", "kmsg", "kvm", "fuse", "loop-control", "loop0", "sda", "vda", "nvme0n1", "dm-0"];
     Finding::any(named.map(|name| opens(Path::new("/dev").join(name))))
 }
 
@@ -98,7 +100,8 @@ pub(crate) fn core_pattern(_: &Facts) -> Finding {
 
 pub(crate) fn kernel_settings(_: &Facts) -> Finding {
     let named = ["kernel/hostname", "kernel/modprobe", "kernel/randomize_va_space", "vm/overcommit_memory"];
-    let named = named.into_iter().chain(["fs/suid_dumpable", "net/ipv4/ip_forward", "user/max_user_namespaces"]);
+    let named =
+        named.into_iter().chain(["fs/suid_dumpable", "net/ipv4/ip_forward", "user/max_user_namespaces"]);
     Finding::any(named.map(|name| writes(Path::new("/proc/sys").join(name))))
 }
 
@@ -107,11 +110,12 @@ pub(crate) fn sysrq(_: &Facts) -> Finding {
 }
 
 pub(crate) fn kcore(_: &Facts) -> Finding {
-    Finding::any(["/proc/kcore", "/proc/kmsg", "/proc/keys", "/proc/timer_list"].map(says))
+    Finding::any(["/proc/kcore", "/proc/keys", "/proc/timer_list", "/proc/sched_debug"].map(says))
 }
 
 pub(crate) fn sys_write(_: &Facts) -> Finding {
-    let named = ["/sys/kernel/uevent_helper", "/sys/power/state", "/sys/kernel/mm/ksm/run", "/sys/kernel/profiling"];
+    let named =
+        ["/sys/kernel/uevent_helper", "/sys/power/state", "/sys/kernel/mm/ksm/run", "/sys/kernel/profiling"];
     let named = named.into_iter().chain(["/sys/kernel/mm/transparent_hugepage/enabled"]);
     Finding::any(named.map(writes))
 }
@@ -156,7 +160,9 @@ pub(crate) fn descriptors(facts: &Facts) -> Finding {
 pub(crate) fn up_and_out(facts: &Facts) -> Finding {
     let tail = facts.outside.strip_prefix("/").unwrap_or(&facts.outside).join("secret");
     let starts = ["", "/proc/self/cwd/", "/proc/1/cwd/", "/proc/1/root/", "/proc/self/root/"];
-    Finding::any(starts.map(|start| holds(facts, Path::new(&format!("{start}{}", "../".repeat(40))).join(&tail))))
+    Finding::any(
+        starts.map(|start| holds(facts, Path::new(&format!("{start}{}", "../".repeat(40))).join(&tail))),
+    )
 }
 
 pub(crate) fn home(facts: &Facts) -> Finding {
@@ -171,9 +177,11 @@ pub(crate) fn toolchain(facts: &Facts) -> Finding {
 
 /// By its name, by another name for it, and after it was moved.
 pub(crate) fn work_dir_secret(facts: &Facts) -> Finding {
-    let linked = std::os::unix::fs::symlink(".env", "by-link").and_then(|()| fs::hard_link(".env", "by-name"));
+    let linked =
+        std::os::unix::fs::symlink(".env", "by-link").and_then(|()| fs::hard_link(".env", "by-name"));
     let moved = linked.and_then(|()| fs::rename("by-name", "moved"));
-    let found = Finding::any([".env", "./././.env", "by-link", "by-name", "moved"].map(|name| holds(facts, name)));
+    let found =
+        Finding::any([".env", "./././.env", "by-link", "by-name", "moved"].map(|name| holds(facts, name)));
     drop(moved);
     for name in ["by-link", "by-name", "moved"] {
         let _ = fs::remove_file(name);
@@ -193,7 +201,12 @@ pub(crate) fn state(facts: &Facts) -> Finding {
 
 /// A daemon's socket, and those of daemons that hosts usually have.
 pub(crate) fn daemon_socket(facts: &Facts) -> Finding {
-    let usual = ["/run/docker.sock", "/run/containerd/containerd.sock", "/run/crio/crio.sock", "/run/dbus/system_bus_socket"];
+    let usual = [
+        "/run/docker.sock",
+        "/run/containerd/containerd.sock",
+        "/run/crio/crio.sock",
+        "/run/dbus/system_bus_socket",
+    ];
     let reach = |path: &Path| match UnixStream::connect(path) {
         Ok(_) => Finding::open(format!("{} answers", path.display())),
         Err(error) => Finding::blocked(words(&error)),
@@ -207,11 +220,12 @@ pub(crate) fn control_socket(facts: &Facts) -> Finding {
     let names = fs::read_dir(&live).into_iter().flatten().flatten().map(|entry| entry.path());
     let found: Vec<Finding> = names
         .map(|path| {
-            let reached = UnixStream::connect(&path).and_then(|stream| {
-                stream.set_read_timeout(Some(Duration::from_secs(2)))
-            });
+            let reached = UnixStream::connect(&path)
+                .and_then(|stream| stream.set_read_timeout(Some(Duration::from_secs(2))));
             Finding::of("the session's own socket answers", reached)
         })
         .collect();
-    Finding::any(found.into_iter().chain([Finding::of("the sockets of sessions can be seen", fs::metadata(&live))]))
+    Finding::any(
+        found.into_iter().chain([Finding::of("the sockets of sessions can be seen", fs::metadata(&live))]),
+    )
 }

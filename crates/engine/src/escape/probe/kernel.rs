@@ -9,7 +9,7 @@ use rustix::net::{AddressFamily, Protocol, SocketType};
 use std::fs::{self, File};
 use std::io::Write;
 use std::num::NonZero;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, IntoRawFd};
 use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -42,10 +42,44 @@ doors! {
     kernel_log => KernelLog, "the kernel's log can be asked for";
     fanotify => Fanotify, "file systems can be watched";
     unshare_user => UserNamespace, "a user namespace can be made";
-    unshare_mount => MountNamespace, "a mount namespace can be made";
     modify_ldt => ModifyLdt, "segments can be read";
     port_access => PortAccess, "ports of the machine can be used";
     new_call => NewCall, "a call that no filter knew is let through";
+}
+
+/// Attempts that need power: as we are, and then as root of a user namespace, if one is to be had.
+macro_rules! with_power {
+    ($($name:ident => $once:ident;)+) => {
+        $(pub(crate) fn $name(_: &Facts) -> Finding {
+            let first = $once();
+            if first.open {
+                return first;
+            }
+            match probe::become_root() {
+                Ok(()) => Finding::any([first, $once()]),
+                Err(_) => first,
+            }
+        })+
+    };
+}
+
+with_power! {
+    mount => mount_once;
+    mount_api => mount_api_once;
+    copy_tree => copy_tree_once;
+    remount => remount_once;
+    unmount => unmount_once;
+    chroot => chroot_once;
+    setns => setns_once;
+    unshare_mount => unshare_mount_once;
+    set_host_name => set_host_name_once;
+    mount_cgroup => mount_cgroup_once;
+    packet_socket => packet_socket_once;
+    raw_socket => raw_socket_once;
+}
+
+fn unshare_mount_once() -> Finding {
+    Finding::of("a mount namespace can be made", Entry::MountNamespace.knock())
 }
 
 pub(crate) fn clone_user(_: &Facts) -> Finding {
@@ -60,8 +94,11 @@ pub(crate) fn other_numbers(_: &Facts) -> Finding {
 }
 
 pub(crate) fn open_by_handle(_: &Facts) -> Finding {
-    let opened = File::open(".").map_err(|_| rustix::io::Errno::NOENT);
-    Finding::of("a file was opened past every path", opened.and_then(|dir| probe::open_by_handle(dir.as_fd())))
+    // Not every file system gives handles.
+    Finding::any(["/usr", "/tmp", "/etc", "/", "."].map(|path| {
+        let opened = File::open(path).and_then(|dir| Ok(probe::open_by_handle(dir.as_fd())?));
+        Finding::of("a file was opened past every path", opened)
+    }))
 }
 
 /// A directory of our own to mount on.
@@ -71,7 +108,7 @@ fn spot() -> PathBuf {
     dir
 }
 
-pub(crate) fn mount(_: &Facts) -> Finding {
+fn mount_once() -> Finding {
     let at = spot();
     let mounted = rustix::mount::mount("none", &at, "tmpfs", MountFlags::empty(), None);
     let _ = rustix::mount::unmount(&at, rustix::mount::UnmountFlags::DETACH);
@@ -79,7 +116,7 @@ pub(crate) fn mount(_: &Facts) -> Finding {
     Finding::of("a file system can be mounted", mounted)
 }
 
-pub(crate) fn mount_api(_: &Facts) -> Finding {
+fn mount_api_once() -> Finding {
     let made = rustix::mount::fsopen("tmpfs", FsOpenFlags::FSOPEN_CLOEXEC).and_then(|context| {
         rustix::mount::fsconfig_create(context.as_fd())?;
         let attributes = rustix::mount::MountAttrFlags::empty();
@@ -88,39 +125,44 @@ pub(crate) fn mount_api(_: &Facts) -> Finding {
     Finding::of("a file system can be made by the new calls", made)
 }
 
-pub(crate) fn copy_tree(_: &Facts) -> Finding {
+fn copy_tree_once() -> Finding {
     let flags = OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC;
     Finding::of("mounts can be copied", rustix::mount::open_tree(rustix::fs::CWD, "/", flags))
 }
 
 /// Read-only binds are only as good as nobody can make them writable.
-pub(crate) fn remount(_: &Facts) -> Finding {
+fn remount_once() -> Finding {
     let at = "/proc";
     let flags = MountFlags::BIND;
     Finding::of("a mount can be made writable", rustix::mount::mount_remount(at, flags, ""))
 }
 
-pub(crate) fn unmount(_: &Facts) -> Finding {
-    Finding::of("a mask can be taken off", rustix::mount::unmount("/proc", rustix::mount::UnmountFlags::DETACH))
+fn unmount_once() -> Finding {
+    Finding::of(
+        "a mask can be taken off",
+        rustix::mount::unmount("/proc", rustix::mount::UnmountFlags::DETACH),
+    )
 }
 
-pub(crate) fn chroot(_: &Facts) -> Finding {
+fn chroot_once() -> Finding {
     Finding::of("the root can be changed", rustix::process::chroot("."))
 }
 
-pub(crate) fn setns(_: &Facts) -> Finding {
+fn setns_once() -> Finding {
     use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
     let flags = OFlags::RDONLY | OFlags::CLOEXEC;
     let own = rustix::fs::open("/proc/self/ns/uts", flags, Mode::empty());
-    let moved = own.and_then(|own| move_into_link_name_space(own.as_fd(), Some(LinkNameSpaceType::HostNameAndNISDomainName)));
+    let moved = own.and_then(|own| {
+        move_into_link_name_space(own.as_fd(), Some(LinkNameSpaceType::HostNameAndNISDomainName))
+    });
     Finding::of("a namespace can be entered", moved)
 }
 
-pub(crate) fn set_host_name(_: &Facts) -> Finding {
+fn set_host_name_once() -> Finding {
     Finding::of("the host's name can be changed", rustix::system::sethostname(b"cofferdam-escape"))
 }
 
-pub(crate) fn mount_cgroup(_: &Facts) -> Finding {
+fn mount_cgroup_once() -> Finding {
     let at = spot();
     let kinds = [("cgroup2", None), ("cgroup", Some(c"memory")), ("cgroup", Some(c"pids"))];
     let ways = kinds.map(|(kind, options)| {
@@ -134,16 +176,19 @@ pub(crate) fn mount_cgroup(_: &Facts) -> Finding {
 
 fn socket(family: u16, kind: SocketType, protocol: u32) -> Finding {
     let protocol = NonZero::new(protocol).map(Protocol::from_raw);
-    Finding::of("the socket can be made", rustix::net::socket(AddressFamily::from_raw(family), kind, protocol))
+    Finding::of(
+        "the socket can be made",
+        rustix::net::socket(AddressFamily::from_raw(family), kind, protocol),
+    )
 }
 
-pub(crate) fn packet_socket(_: &Facts) -> Finding {
+fn packet_socket_once() -> Finding {
     const PACKET: u16 = 17;
     // Every protocol, in network order.
     Finding::any([socket(PACKET, SocketType::RAW, 0x0300), socket(PACKET, SocketType::DGRAM, 0x0300)])
 }
 
-pub(crate) fn raw_socket(_: &Facts) -> Finding {
+fn raw_socket_once() -> Finding {
     let (inet, inet6, icmp, icmp6) = (2, 10, 1, 58);
     Finding::any([socket(inet, SocketType::RAW, icmp), socket(inet6, SocketType::RAW, icmp6)])
 }
@@ -174,7 +219,10 @@ pub(crate) fn type_into_terminal(_: &Facts) -> Finding {
         let name = ptsname(&master, Vec::new())?;
         // Without a terminal, a session's first one becomes its own.
         let terminal = rustix::fs::open(&name, OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())?;
-        probe::type_into(terminal.as_fd())
+        let typed = probe::type_into(terminal.as_fd());
+        // Closing it would end us, as the first of its session.
+        let _ = master.into_raw_fd();
+        typed
     })();
     Finding::of("words can be typed into a terminal", typed)
 }
@@ -197,9 +245,7 @@ fn race(facts: &Facts) -> std::io::Result<bool> {
     let memory = File::options().read(true).write(true).open("/proc/self/mem")?;
     let done = AtomicBool::new(false);
     std::thread::scope(|scope| {
-        scope.spawn(|| {
-            while !done.load(Ordering::Relaxed) && page.forget().is_ok() {}
-        });
+        scope.spawn(|| while !done.load(Ordering::Relaxed) && page.forget().is_ok() {});
         for _ in 0..ROUNDS {
             // A write that is refused is a round without effect.
             let _ = memory.write_at(b"cow", page.address());

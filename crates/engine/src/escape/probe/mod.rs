@@ -13,7 +13,7 @@ use super::facts::Facts;
 use super::{CHECKS, ROADS};
 use cofferdam_sys::probe;
 use std::io::{self, Read};
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 /// For one attempt, however it hangs.
@@ -29,23 +29,34 @@ pub enum Surroundings {
     World,
 }
 
+/// So many at a time: most of them wait for something that does not come.
+pub(super) const TOGETHER: usize = 8;
+
 /// Each attempt, made by a process of its own: one that is killed takes no other with it.
 pub fn all(facts: &str, ids: &[String]) -> Vec<(String, Finding)> {
-    ids.iter().map(|id| (id.clone(), apart(facts, id))).collect()
+    let mut found = Vec::new();
+    for some in ids.chunks(TOGETHER) {
+        let started: Vec<_> = some.iter().map(|id| (id, start(facts, id))).collect();
+        found.extend(started.into_iter().map(|(id, child)| (id.clone(), heard(child))));
+    }
+    found
 }
 
-fn apart(facts: &str, id: &str) -> Finding {
+fn start(facts: &str, id: &str) -> io::Result<Child> {
     let mut command = Command::new("/proc/self/exe");
-    command.args(["probe", "one", facts, id]).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
-    match command.spawn().and_then(answer) {
-        Ok(finding) => finding,
-        // Nothing is known of it, so it counts as a way out.
-        Err(error) => Finding::open(format!("the attempt could not be made: {error}")),
-    }
+    command.args(["probe", "one", facts, id]).stdin(Stdio::null()).stdout(Stdio::piped());
+    command.stderr(Stdio::null()).spawn()
+}
+
+/// Where nothing is known of an attempt, it counts as a way out.
+fn heard(child: io::Result<Child>) -> Finding {
+    child
+        .and_then(answer)
+        .unwrap_or_else(|error| Finding::open(format!("the attempt could not be made: {error}")))
 }
 
 /// What a child says of its attempt, or how it ended without a word.
-pub(super) fn answer(mut child: std::process::Child) -> io::Result<Finding> {
+pub(super) fn answer(mut child: Child) -> io::Result<Finding> {
     let until = Instant::now() + PATIENCE;
     let status = loop {
         match child.try_wait()? {

@@ -10,6 +10,8 @@ use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
 const PATIENCE: Duration = Duration::from_millis(1500);
+/// The host answers at once; a sandbox never.
+const DATAGRAM_PATIENCE: Duration = Duration::from_millis(400);
 /// An address that nobody has (RFC 5737). In a world of our own, we answer there.
 const NOBODY: &str = "192.0.2.1";
 const METADATA: &str = "169.254.169.254";
@@ -41,23 +43,25 @@ fn judged(to: &str, heard: io::Result<bool>) -> Finding {
     match heard {
         Ok(true) => Finding::open(format!("{to} answered")),
         Ok(false) => Finding::blocked("no answer of the host's"),
+        Err(error) if error.kind() == io::ErrorKind::WouldBlock => Finding::blocked("no answer"),
         Err(error) => Finding::blocked(words(&error)),
     }
 }
 
 fn tcp(facts: &Facts, to: &str, say: &[u8]) -> Finding {
     let connect = |address: SocketAddr| TcpStream::connect_timeout(&address, PATIENCE);
-    let address = to.to_socket_addrs().and_then(|mut found| found.next().ok_or_else(|| io::ErrorKind::NotFound.into()));
+    let address =
+        to.to_socket_addrs().and_then(|mut found| found.next().ok_or_else(|| io::ErrorKind::NotFound.into()));
     judged(to, address.and_then(connect).and_then(|stream| talk(stream, facts, say)))
 }
 
 fn udp(facts: &Facts, to: &str, say: &[u8]) -> Finding {
     let mut heard = [0; 2048];
     let answered = UdpSocket::bind("0.0.0.0:0").and_then(|socket| {
-        socket.set_read_timeout(Some(PATIENCE))?;
-        socket.connect(to)?;
-        socket.send(say)?;
-        let count = socket.recv(&mut heard)?;
+        socket.set_read_timeout(Some(DATAGRAM_PATIENCE))?;
+        // Not connected: whoever answers is heard.
+        socket.send_to(say, to)?;
+        let (count, _) = socket.recv_from(&mut heard)?;
         Ok(facts.finds(&heard[..count]))
     });
     judged(to, answered)
@@ -65,7 +69,8 @@ fn udp(facts: &Facts, to: &str, say: &[u8]) -> Finding {
 
 /// By the proxy that we are told of; where there is none, straight to what the proxy would lead to.
 fn by_proxy(facts: &Facts, request: &str) -> Finding {
-    let proxy = std::env::var("http_proxy").ok().and_then(|url| Some(url.strip_prefix("http://")?.to_owned()));
+    let proxy =
+        std::env::var("http_proxy").ok().and_then(|url| Some(url.strip_prefix("http://")?.to_owned()));
     tcp(facts, &proxy.unwrap_or_else(|| format!("127.0.0.1:{}", facts.tcp)), request.as_bytes())
 }
 
@@ -90,10 +95,13 @@ pub(crate) fn host_loopback(facts: &Facts) -> Finding {
 /// The proxy serves us from the host: it must not be a way to what listens there.
 pub(crate) fn loopback_by_proxy(facts: &Facts) -> Finding {
     let port = facts.tcp;
-    let hosts = ["127.0.0.1", "localhost", "[::1]", "[::ffff:127.0.0.1]", "2130706433", "0x7f.1", "127.1", "0.0.0.0"];
+    let hosts =
+        ["127.0.0.1", "localhost", "[::1]", "[::ffff:127.0.0.1]", "2130706433", "0x7f.1", "127.1", "0.0.0.0"];
     let gets = hosts.map(|host| get(&format!("{host}:{port}"), "/", ""));
-    let tunnel = format!("CONNECT 127.0.0.1:{port} HTTP/1.1\r\nhost: 127.0.0.1:{port}\r\n\r\nGET / HTTP/1.0\r\n\r\n");
-    let fronted = format!("GET http://127.0.0.1:{port}/ HTTP/1.1\r\nhost: other.example\r\nconnection: close\r\n\r\n");
+    let tunnel =
+        format!("CONNECT 127.0.0.1:{port} HTTP/1.1\r\nhost: 127.0.0.1:{port}\r\n\r\nGET / HTTP/1.0\r\n\r\n");
+    let fronted =
+        format!("GET http://127.0.0.1:{port}/ HTTP/1.1\r\nhost: other.example\r\nconnection: close\r\n\r\n");
     Finding::any(gets.into_iter().chain([tunnel, fronted]).map(|request| by_proxy(facts, &request)))
 }
 
@@ -114,10 +122,18 @@ pub(crate) fn metadata(facts: &Facts) -> Finding {
     let straight = format!("GET {path} HTTP/1.1\r\nhost: {METADATA}\r\nconnection: close\r\n\r\n");
     let mut ways = vec![tcp(facts, &format!("{METADATA}:80"), straight.as_bytes())];
     if std::env::var_os("http_proxy").is_some() {
-        let hosts = [METADATA, "metadata.google.internal", "[fd00:ec2::254]", "2852039166", "[::ffff:169.254.169.254]"];
+        let hosts = [
+            METADATA,
+            "metadata.google.internal",
+            "[fd00:ec2::254]",
+            "2852039166",
+            "[::ffff:169.254.169.254]",
+        ];
         ways.extend(hosts.map(|host| match by_proxy(facts, &get(host, path, "")) {
             // An answer that is not ours would be a real one: told by its status.
-            blocked if !blocked.open && passes(&get(host, path, "")) => Finding::open(format!("{host} answered")),
+            blocked if !blocked.open && passes(&get(host, path, "")) => {
+                Finding::open(format!("{host} answered"))
+            }
             other => other,
         }));
     }
@@ -126,7 +142,8 @@ pub(crate) fn metadata(facts: &Facts) -> Finding {
 
 /// Whether the proxy lets a request through, whoever answers it.
 fn passes(request: &str) -> bool {
-    let Some(proxy) = std::env::var("http_proxy").ok().and_then(|url| Some(url.strip_prefix("http://")?.to_owned()))
+    let Some(proxy) =
+        std::env::var("http_proxy").ok().and_then(|url| Some(url.strip_prefix("http://")?.to_owned()))
     else {
         return false;
     };
@@ -155,7 +172,8 @@ pub(crate) fn dns(facts: &Facts) -> Finding {
     const TXT: u8 = 16;
     const A: u8 = 1;
     let servers = [format!("{NOBODY}:53"), "127.0.0.1:53".to_owned(), format!("127.0.0.1:{}", facts.udp)];
-    let ways = servers.iter().flat_map(|server| [TXT, A].map(|kind| udp(facts, server, &question(facts, kind))));
+    let ways =
+        servers.iter().flat_map(|server| [TXT, A].map(|kind| udp(facts, server, &question(facts, kind))));
     Finding::any(ways)
 }
 
@@ -163,7 +181,9 @@ pub(crate) fn dns(facts: &Facts) -> Finding {
 pub(crate) fn quic(facts: &Facts) -> Finding {
     let mut hello = vec![0xc3, 0, 0, 0, 1, 8, 1, 2, 3, 4, 5, 6, 7, 8, 0, 0];
     hello.resize(1200, 0);
-    Finding::any([format!("{NOBODY}:443"), format!("127.0.0.1:{}", facts.udp)].map(|to| udp(facts, &to, &hello)))
+    Finding::any(
+        [format!("{NOBODY}:443"), format!("127.0.0.1:{}", facts.udp)].map(|to| udp(facts, &to, &hello)),
+    )
 }
 
 /// Something that is neither HTTP nor TLS: straight, and in a tunnel to a host that is allowed.

@@ -2,6 +2,7 @@
 
 use crate::escape::check::{Finding, words};
 use crate::escape::facts::Facts;
+use crate::escape::keeper::segment_key;
 use cofferdam_sys::probe;
 use rustix::process::{Pid, PidfdFlags};
 use std::fs::{self, File};
@@ -11,7 +12,8 @@ use std::process::{Child, Command, Stdio};
 /// The keeper by its number, if that number is the keeper's here: inside it may be somebody else's, or nobody's.
 fn keeper(facts: &Facts) -> Result<Pid, Finding> {
     let pid = i32::try_from(facts.keeper).ok().and_then(Pid::from_raw);
-    let line = fs::read(format!("/proc/{}/cmdline", facts.keeper)).map_err(|e| Finding::blocked(words(&e)))?;
+    let line =
+        fs::read(format!("/proc/{}/cmdline", facts.keeper)).map_err(|e| Finding::blocked(words(&e)))?;
     match pid {
         Some(pid) if is_keeper(&line) => Ok(pid),
         _ => Err(Finding::blocked("another process has this number")),
@@ -41,9 +43,8 @@ pub(crate) fn signal(facts: &Facts) -> Finding {
         Ok(pid) => pid,
         Err(blocked) => return blocked,
     };
-    let by_handle = rustix::process::pidfd_open(pid, PidfdFlags::empty()).and_then(|fd| {
-        rustix::process::pidfd_send_signal(fd, rustix::process::Signal::CONT)
-    });
+    let by_handle = rustix::process::pidfd_open(pid, PidfdFlags::empty())
+        .and_then(|fd| rustix::process::pidfd_send_signal(fd, rustix::process::Signal::CONT));
     Finding::any([
         Finding::of("a process of the host can be signalled", rustix::process::test_kill_process(pid)),
         Finding::of("a process of the host can be signalled by a handle", by_handle),
@@ -129,18 +130,28 @@ pub(crate) fn ptrace(_: &Facts) -> Finding {
 
 pub(crate) fn read_own_memory(_: &Facts) -> Finding {
     let (there, mut here) = ([7_u8; 8], [0_u8; 8]);
-    Finding::of("memory can be read by process", probe::read_memory(std::process::id(), there.as_ptr() as u64, &mut here))
+    Finding::of(
+        "memory can be read by process",
+        probe::read_memory(std::process::id(), there.as_ptr() as u64, &mut here),
+    )
 }
 
 pub(crate) fn take_descriptor(_: &Facts) -> Finding {
     Finding::of("a descriptor of a process can be taken", probe::take_descriptor())
 }
 
+/// Shared memory of a process of the host's, by its number.
+pub(crate) fn shared_memory(facts: &Facts) -> Finding {
+    let found = probe::finds_segment(segment_key(facts.keeper));
+    Finding::of("shared memory of the host was found", found)
+}
+
 pub(crate) fn capabilities(_: &Facts) -> Finding {
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
     let sets = status.lines().filter_map(|line| line.strip_prefix("Cap")?.split_once(":\t"));
     let held = sets.filter(|(_, bits)| u64::from_str_radix(bits, 16) != Ok(0));
-    let names: Vec<&str> = held.map(|(name, _)| name).filter(|name| *name != "Amb" && *name != "Inh").collect();
+    let names: Vec<&str> =
+        held.map(|(name, _)| name).filter(|name| *name != "Amb" && *name != "Inh").collect();
     match names.is_empty() {
         true => Finding::blocked("no capability is held or can be had"),
         false => Finding::open(format!("capabilities in {}", names.join(", "))),

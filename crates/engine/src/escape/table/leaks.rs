@@ -4,7 +4,7 @@ use crate::escape::check::Check;
 use crate::escape::check::Host::{Road, World};
 use crate::escape::check::Setting::Policy;
 use crate::escape::probe::{files, network, processes};
-use crate::escape::table::{NETWORK};
+use crate::escape::table::NETWORK;
 
 pub(crate) const CHECKS: &[Check] = &[
     Check {

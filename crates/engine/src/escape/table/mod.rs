@@ -17,9 +17,10 @@ pub(crate) const ROAD: &str = "road.allowed";
 /// Weakened profiles, by what they leave out. A name stands beside those that follow from it.
 const SECCOMP: &[&str] = &["seccomp", "seccomp.record"];
 const CAPABILITIES: &[&str] = &["capabilities"];
-const SECCOMP_AND_CAPABILITIES: &[&str] = &["seccomp", "seccomp.record", "capabilities", "landlock"];
+const SECCOMP_AND_LANDLOCK: &[&str] = &["seccomp", "seccomp.record", "landlock"];
 const NETWORK: &[&str] = &["namespace.net", "network"];
 const NETWORK_AND_LANDLOCK: &[&str] = &["namespace.net", "network", "landlock"];
+const IPC: &[&str] = &["namespace.ipc"];
 const LANDLOCK: &[&str] = &["landlock"];
 const NO_NEW_PRIVILEGES: &[&str] = &["no-new-privileges", "landlock", "seccomp", "seccomp.record"];
 const PIDS: &[&str] = &["namespace.pid"];

@@ -4,7 +4,10 @@ use crate::escape::check::Check;
 use crate::escape::check::Host::{Apart, Road, Shell};
 use crate::escape::check::Setting::Policy;
 use crate::escape::probe::{changes, files, kernel, network, processes};
-use crate::escape::table::{CAPABILITIES, LANDLOCK, NETWORK, NETWORK_AND_LANDLOCK, NO_NEW_PRIVILEGES, PIDS, SECCOMP_AND_CAPABILITIES};
+use crate::escape::table::{
+    CAPABILITIES, IPC, LANDLOCK, NETWORK, NETWORK_AND_LANDLOCK, NO_NEW_PRIVILEGES, PIDS, SECCOMP,
+    SECCOMP_AND_LANDLOCK,
+};
 
 pub(crate) const CHECKS: &[Check] = &[
     Check {
@@ -28,6 +31,12 @@ pub(crate) const CHECKS: &[Check] = &[
         tries: "make a device node and open it",
         because: "a user namespace cannot make devices",
         ..Check::of("privileged.mknod", files::make_device)
+    },
+    Check {
+        tries: "find shared memory of the host",
+        because: "an own ipc namespace",
+        weakened: IPC,
+        ..Check::of("privileged.ipc", processes::shared_memory)
     },
     Check {
         tries: "call a daemon of the host by its socket",
@@ -70,28 +79,26 @@ pub(crate) const CHECKS: &[Check] = &[
         tries: "mount a file system",
         because: "the filter, and no capability",
         host: Apart,
-        weakened: SECCOMP_AND_CAPABILITIES,
+        weakened: SECCOMP_AND_LANDLOCK,
         ..Check::of("sys_admin.mount", kernel::mount)
     },
     Check {
         tries: "make a file system by the new mount calls",
         because: "the filter, and no capability",
         host: Apart,
-        weakened: SECCOMP_AND_CAPABILITIES,
+        weakened: SECCOMP,
         ..Check::of("sys_admin.mount_api", kernel::mount_api)
     },
     Check {
         tries: "copy the tree of mounts, without what covers them",
         because: "the filter, and no capability",
         host: Apart,
-        weakened: SECCOMP_AND_CAPABILITIES,
         ..Check::of("sys_admin.copy_tree", kernel::copy_tree)
     },
     Check {
         tries: "make a read-only mount writable",
         because: "the filter, no capability, and locked mounts",
         host: Apart,
-        weakened: SECCOMP_AND_CAPABILITIES,
         ..Check::of("sys_admin.remount", kernel::remount)
     },
     Check {
@@ -104,27 +111,28 @@ pub(crate) const CHECKS: &[Check] = &[
         tries: "change the root, to get out of it",
         because: "the filter, and no capability",
         host: Apart,
-        weakened: SECCOMP_AND_CAPABILITIES,
+        weakened: SECCOMP,
         ..Check::of("sys_admin.chroot", kernel::chroot)
     },
     Check {
         tries: "enter another namespace",
         because: "the filter, and no capability",
         host: Apart,
-        weakened: SECCOMP_AND_CAPABILITIES,
+        weakened: SECCOMP,
         ..Check::of("sys_admin.setns", kernel::setns)
     },
     Check {
         tries: "make a mount namespace",
         because: "the filter, and no capability",
         host: Apart,
-        weakened: SECCOMP_AND_CAPABILITIES,
+        weakened: SECCOMP,
         ..Check::of("sys_admin.unshare", kernel::unshare_mount)
     },
     Check {
         tries: "change the host's name",
         because: "the filter, and an own namespace",
         host: Apart,
+        weakened: SECCOMP,
         ..Check::of("sys_admin.hostname", kernel::set_host_name)
     },
     Check {
@@ -223,14 +231,14 @@ pub(crate) const CHECKS: &[Check] = &[
         tries: "see every packet",
         because: "the filter, and no capability",
         host: Apart,
-        weakened: SECCOMP_AND_CAPABILITIES,
+        weakened: SECCOMP,
         ..Check::of("packet_socket.packet", kernel::packet_socket)
     },
     Check {
         tries: "send packets of any shape",
         because: "the filter, and no capability",
         host: Apart,
-        weakened: SECCOMP_AND_CAPABILITIES,
+        weakened: SECCOMP,
         ..Check::of("packet_socket.raw", kernel::raw_socket)
     },
     Check {
