@@ -7,6 +7,7 @@ mod bench;
 mod command;
 mod demo;
 mod dist;
+mod escape;
 mod packages;
 mod test;
 mod tidy;

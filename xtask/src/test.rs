@@ -51,6 +51,7 @@ const STEPS: &[Step] = &[
     step("clippy", clippy),
     step("tidy", tidy),
     step("tests", tests),
+    step("escape", escape),
     step("deny", deny),
 ];
 
@@ -189,6 +190,21 @@ fn tests(plan: &Plan) -> Result<Verdict, CommandError> {
         (true, 0) => Verdict::Failed("no test ran".to_owned()),
         (true, _) => Verdict::Passed(detail),
         (false, _) => Verdict::Failed(detail),
+    })
+}
+
+/// The escape score, against its floor.
+fn escape(plan: &Plan) -> Result<Verdict, CommandError> {
+    if !plan.packages.is_empty() && !plan.packages.iter().any(|name| name == "cofferdam-cli") {
+        return Ok(Verdict::Skipped("only with the crate cli".to_owned()));
+    }
+    Ok(match crate::escape::check(&plan.root) {
+        Ok(Ok(score)) => Verdict::Passed(score),
+        Ok(Err(wrong)) => {
+            wrong.iter().for_each(|line| println!("  {line}"));
+            Verdict::Failed("the score is not its floor: see the lines above".to_owned())
+        }
+        Err(error) => Verdict::Failed(error.to_string()),
     })
 }
 

@@ -11,6 +11,8 @@ mod enforcement;
 #[cfg(test)]
 mod escape;
 #[cfg(test)]
+mod escape_score;
+#[cfg(test)]
 mod limits;
 #[cfg(test)]
 mod policy;
