@@ -6,6 +6,9 @@ use serde::{Deserialize, Serialize};
 use std::io;
 use std::path::Path;
 
+/// What makes an attempt.
+pub(crate) type Attempt = fn(&Facts) -> Finding;
+
 /// One attempt to get out.
 pub struct Check {
     /// `SCENARIO.NAME`.
@@ -15,7 +18,7 @@ pub struct Check {
     /// What should stop it.
     pub because: &'static str,
     pub(crate) setting: Setting,
-    pub(crate) probe: fn(&Facts) -> Finding,
+    pub(crate) probe: Attempt,
     /// Where the harm would show only after the session's changes were kept: a look at the host's work dir.
     pub(crate) after: Option<fn(&Facts, &Path) -> Finding>,
     pub(crate) host: Host,
@@ -28,7 +31,7 @@ impl Check {
         self.id.split('.').next().unwrap_or(self.id)
     }
 
-    pub(crate) const fn of(id: &'static str, probe: fn(&Facts) -> Finding) -> Self {
+    pub(crate) const fn of(id: &'static str, probe: Attempt) -> Self {
         let setting = Setting::Alone;
         Self { id, tries: "", because: "", setting, probe, after: None, host: Host::Same, weakened: &[] }
     }

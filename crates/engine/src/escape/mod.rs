@@ -74,7 +74,8 @@ pub fn score(options: &Options) -> Result<Score, EngineError> {
     let chosen: Vec<&Check> = checks()
         .filter(|check| options.only.is_empty() || options.only.iter().any(|id| id == check.id))
         .collect();
-    let works = |tier: &Tier| tiers::tiers().iter().any(|fact| fact.tier == *tier && fact.works);
+    let facts = tiers::tiers();
+    let works = |tier: &Tier| facts.iter().any(|fact| fact.tier == *tier && fact.works);
     let tiers: Vec<Tier> = match options.tier {
         Some(tier) if works(&tier) => vec![tier],
         Some(tier) => return Err(EngineError::NoTier { tier }),

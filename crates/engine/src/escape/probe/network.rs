@@ -171,10 +171,10 @@ fn question(facts: &Facts, kind: u8) -> Vec<u8> {
 pub(crate) fn dns(facts: &Facts) -> Finding {
     const TXT: u8 = 16;
     const A: u8 = 1;
-    let servers = [format!("{NOBODY}:53"), "127.0.0.1:53".to_owned(), format!("127.0.0.1:{}", facts.udp)];
-    let ways =
-        servers.iter().flat_map(|server| [TXT, A].map(|kind| udp(facts, server, &question(facts, kind))));
-    Finding::any(ways)
+    let ours = "127.0.0.1:53".to_owned();
+    let asked = [(format!("{NOBODY}:53"), TXT), (ours.clone(), TXT), (ours, A)];
+    let asked = asked.into_iter().chain([(format!("127.0.0.1:{}", facts.udp), TXT)]);
+    Finding::any(asked.map(|(server, kind)| udp(facts, &server, &question(facts, kind))))
 }
 
 /// The beginning of a QUIC connection, as far as who carries it looks.

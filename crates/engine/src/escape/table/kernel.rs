@@ -145,7 +145,7 @@ pub(crate) const CHECKS: &[Check] = &[
         ..Check::of("kernel.reboot", kernel::reboot)
     },
     Check {
-        tries: "add swap",
+        tries: "give the machine other swap space",
         because: "the filter, and no capability",
         ..Check::of("kernel.swapon", kernel::swap)
     },
@@ -161,7 +161,7 @@ pub(crate) const CHECKS: &[Check] = &[
         ..Check::of("kernel.kcore", files::kcore)
     },
     Check {
-        tries: "write to /sys",
+        tries: "write settings in /sys",
         because: "/sys is empty inside",
         ..Check::of("kernel.sys", files::sys_write)
     },

@@ -4,14 +4,13 @@ mod kernel;
 mod leaks;
 mod scenarios;
 
-use super::check::{Check, Finding};
-use super::facts::Facts;
+use super::check::{Attempt, Check};
 use super::probe::network;
 
 pub(crate) const CHECKS: &[&[Check]] = &[scenarios::CHECKS, leaks::CHECKS, kernel::CHECKS];
 
 /// What has to be open inside for a refusal beside it to mean something.
-pub(crate) const ROADS: &[(&str, fn(&Facts) -> Finding)] = &[(ROAD, network::allowed_road)];
+pub(crate) const ROADS: &[(&str, Attempt)] = &[(ROAD, network::allowed_road)];
 pub(crate) const ROAD: &str = "road.allowed";
 
 /// Weakened profiles, by what they leave out. A name stands beside those that follow from it.
