@@ -27,6 +27,7 @@ fn help_fits() {
         &["key", "--help"],
         &["init", "--help"],
         &["doctor", "--help"],
+        &["escape", "--help"],
     ] {
         let done = site.call(args).env("COLUMNS", "80").exits(0);
         readable(&done.out(), 100);
@@ -54,6 +55,8 @@ fn the_commands_are_these() {
       approve  Answer requests that wait for a person
       session  See and change running sessions
       doctor   Tell what this host can enforce, and the fix for each no
+      escape   Try to get out of a sandbox in every way we know, and tell what was
+               blocked
       init     Write a starting set-up for the agent found here
 
     Options:

@@ -10,14 +10,21 @@ use std::fs;
 const HOLDS: &[(&[&str], &[&str])] = &[
     (&["capabilities"], &["privileged.capabilities"]),
     (&["landlock"], &["hostpath_etc.run"]),
+    (
+        &["namespace.net", "landlock"],
+        &[
+            "docker_socket.abstract",
+            "hostpath_etc.run",
+            "k8s_route_localnet.loopback",
+            "exfiltration.interface",
+            "exfiltration.datagram",
+        ],
+    ),
     (&["namespace.ipc"], &["privileged.ipc"]),
     (&["namespace.pid"], &["pid_namespace.see"]),
     (&["namespace.cgroup"], &[]),
-    (
-        &["namespace.net", "network"],
-        &["k8s_route_localnet.loopback", "exfiltration.interface", "exfiltration.datagram"],
-    ),
-    (&["seccomp", "seccomp.record"], SECCOMP),
+    (&["namespace.net"], &["k8s_route_localnet.loopback", "exfiltration.interface", "exfiltration.datagram"]),
+    (&["seccomp"], SECCOMP),
 ];
 
 /// A plain user has no capability that could be left to the inside, and cannot mount a `/proc` of the host's
@@ -166,8 +173,7 @@ fn the_page_is_for_people_and_fits() {
     assert!(page.starts_with("sys_admin\n  blocked  mount "), "{page}");
     assert!(page.contains("process: 9 of 9 blocked"), "{page}");
     assert!(page.lines().all(|line| line.chars().count() <= 80), "{page}");
-    let flags =
-        ["escape", "--check", "sys_admin.chroot", "--without", "seccomp", "--without", "seccomp.record"];
+    let flags = ["escape", "--check", "sys_admin.chroot", "--without", "seccomp"];
     let page = site.call(&flags).exits(1).out();
     assert!(page.contains("0 of 1 blocked") && page.contains("Open\n  sys_admin.chroot\n"), "{page}");
 }
@@ -177,6 +183,12 @@ fn what_is_asked_wrongly_is_told() {
     let site = site();
     let done = site.call(&["escape", "--check", "no_such"]).exits(2);
     assert!(done.err().contains("--check no_such") && done.err().contains("--list"), "{}", done.err());
+    let done = site.call(&["escape", "--without", "secomp"]).exits(2);
+    assert!(
+        done.err().contains("--without secomp") && done.err().contains("seccomp.record"),
+        "{}",
+        done.err()
+    );
     site.call(&["escape", "--tier", "no-such"]).exits(2);
     site.call(&["escape", "--tier", "microvm"]).exits(4);
     let list = site.call(&["escape", "--list"]).exits(0).out();

@@ -13,15 +13,15 @@ pub(crate) const CHECKS: &[&[Check]] = &[scenarios::CHECKS, leaks::CHECKS, kerne
 pub(crate) const ROADS: &[(&str, Attempt)] = &[(ROAD, network::allowed_road)];
 pub(crate) const ROAD: &str = "road.allowed";
 
-/// Weakened profiles, by what they leave out. A name stands beside those that follow from it.
-const SECCOMP: &[&str] = &["seccomp", "seccomp.record"];
+/// Weakened profiles, by what they leave out.
+const SECCOMP: &[&str] = &["seccomp"];
 const CAPABILITIES: &[&str] = &["capabilities"];
-const SECCOMP_AND_LANDLOCK: &[&str] = &["seccomp", "seccomp.record", "landlock"];
-const NETWORK: &[&str] = &["namespace.net", "network"];
-const NETWORK_AND_LANDLOCK: &[&str] = &["namespace.net", "network", "landlock"];
+const SECCOMP_AND_LANDLOCK: &[&str] = &["seccomp", "landlock"];
+const NETWORK: &[&str] = &["namespace.net"];
+const NETWORK_AND_LANDLOCK: &[&str] = &["namespace.net", "landlock"];
 const IPC: &[&str] = &["namespace.ipc"];
 const LANDLOCK: &[&str] = &["landlock"];
-const NO_NEW_PRIVILEGES: &[&str] = &["no-new-privileges", "landlock", "seccomp", "seccomp.record"];
+const NO_NEW_PRIVILEGES: &[&str] = &["no-new-privileges"];
 const PIDS: &[&str] = &["namespace.pid"];
 const PROC: &[&str] = &["proc"];
 
