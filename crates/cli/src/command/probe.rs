@@ -14,7 +14,7 @@ pub(crate) fn run(command: ProbeCommand, output: &Output) -> Result<u8, Failure>
                 Surroundings::Apart => escape::Surroundings::Apart,
                 Surroundings::World => escape::Surroundings::World,
             };
-            output.value(&escape::probe_one(&facts, &id, surroundings))?;
+            output.value(&escape::probe_one(&facts, &id, surroundings)?)?;
         }
         ProbeCommand::Hold => {
             let held = escape::Held::take();

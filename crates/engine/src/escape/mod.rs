@@ -101,7 +101,7 @@ fn judge(
     controls: &BTreeMap<&'static str, controls::Shown>,
 ) -> TierScore {
     let checked = chosen.iter().map(|check| {
-        let nothing = Finding::open("the attempt was not made");
+        let nothing = Finding::open("nothing is known of the attempt: it was not made, or said nothing");
         let finding = found.get(check.id).unwrap_or(&nothing);
         let why = match finding.open {
             true => finding.how.clone(),

@@ -12,7 +12,9 @@ use super::collector::{Collector, Sockets};
 use super::facts::Facts;
 use super::{CHECKS, ROADS};
 use cofferdam_sys::probe;
+use rustix::process::Signal;
 use std::io::{self, Read};
+use std::os::unix::process::ExitStatusExt;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -32,12 +34,16 @@ pub enum Surroundings {
 /// So many at a time: most of them wait for something that does not come.
 pub(super) const TOGETHER: usize = 8;
 
-/// Each attempt, made by a process of its own: one that is killed takes no other with it.
+/// Each attempt, made by a process of its own: one that is killed takes no other with it. Those that say nothing are
+/// left out.
 pub fn all(facts: &str, ids: &[String]) -> Vec<(String, Finding)> {
     let mut found = Vec::new();
     for some in ids.chunks(TOGETHER) {
         let started: Vec<_> = some.iter().map(|id| (id, start(facts, id))).collect();
-        found.extend(started.into_iter().map(|(id, child)| (id.clone(), heard(child))));
+        let heard = |(id, child): (&String, io::Result<Child>)| {
+            child.and_then(answer).ok().map(|finding| (id.clone(), finding))
+        };
+        found.extend(started.into_iter().filter_map(heard));
     }
     found
 }
@@ -48,14 +54,7 @@ fn start(facts: &str, id: &str) -> io::Result<Child> {
     command.stderr(Stdio::null()).spawn()
 }
 
-/// Where nothing is known of an attempt, it counts as a way out.
-fn heard(child: io::Result<Child>) -> Finding {
-    child
-        .and_then(answer)
-        .unwrap_or_else(|error| Finding::open(format!("the attempt could not be made: {error}")))
-}
-
-/// What a child says of its attempt, or how it ended without a word.
+/// What a child says of its attempt. An error means that nothing is known of it.
 pub(super) fn answer(mut child: Child) -> io::Result<Finding> {
     let until = Instant::now() + PATIENCE;
     let status = loop {
@@ -64,7 +63,7 @@ pub(super) fn answer(mut child: Child) -> io::Result<Finding> {
             None if Instant::now() > until => {
                 child.kill()?;
                 child.wait()?;
-                return Ok(Finding::blocked("nothing happened until time was up"));
+                return Err(io::Error::new(io::ErrorKind::TimedOut, "it did not end in time"));
             }
             None => std::thread::sleep(Duration::from_millis(2)),
         }
@@ -74,24 +73,26 @@ pub(super) fn answer(mut child: Child) -> io::Result<Finding> {
     if let Ok(finding) = serde_json::from_str(&text) {
         return Ok(finding);
     }
-    match std::os::unix::process::ExitStatusExt::signal(&status) {
-        Some(31) => Ok(Finding::blocked("killed by the filter")),
-        Some(signal) => Ok(Finding::blocked(format!("killed by signal {signal}"))),
-        None => Ok(Finding::open(format!("the attempt gave no answer ({status})"))),
+    match status.signal().and_then(Signal::from_named_raw) {
+        Some(Signal::SYS) => Ok(Finding::blocked("killed by the filter")),
+        // What a processor says to a gate that is not there.
+        Some(Signal::SEGV) => Ok(Finding::blocked("killed by the kernel")),
+        _ => Err(io::Error::new(io::ErrorKind::InvalidData, format!("it gave no answer: {status}"))),
     }
 }
 
-/// Makes one attempt, in this process.
-pub fn one(facts: &str, id: &str, surroundings: Surroundings) -> Finding {
-    let Ok(facts) = serde_json::from_str::<Facts>(facts) else {
-        return Finding::open("the attempt does not know what to try");
-    };
+fn wrong(what: String) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidInput, what)
+}
+
+/// Makes one attempt, in this process. An error means that it was not made.
+pub fn one(facts: &str, id: &str, surroundings: Surroundings) -> io::Result<Finding> {
+    let facts: Facts = serde_json::from_str(facts)?;
     let checks = CHECKS.iter().flat_map(|table| table.iter()).map(|check| (check.id, check.probe));
-    let Some((_, attempt)) = checks.chain(ROADS.iter().copied()).find(|(name, _)| *name == id) else {
-        return Finding::open(format!("there is no attempt `{id}`"));
-    };
+    let found = checks.chain(ROADS.iter().copied()).find(|(name, _)| *name == id);
+    let (_, attempt) = found.ok_or_else(|| wrong(format!("there is no attempt `{id}`")))?;
     let not_ours = |what: &str, error: &dyn std::fmt::Display| Finding::blocked(format!("{what}: {error}"));
-    match surroundings {
+    Ok(match surroundings {
         Surroundings::AsIs => attempt(&facts),
         Surroundings::Apart => match probe::apart() {
             Ok(()) => attempt(&facts),
@@ -107,5 +108,26 @@ pub fn one(facts: &str, id: &str, surroundings: Surroundings) -> Finding {
                 Err(error) => not_ours("no throw-away network", &error),
             }
         }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ended(script: &str) -> io::Result<Finding> {
+        let mut shell = Command::new("sh");
+        answer(shell.args(["-c", script]).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap())
+    }
+
+    /// Inside, what is not known counts as open; outside, as no proof. So it must be told from both.
+    #[test]
+    fn silence_is_no_answer() {
+        assert_eq!(ended("echo '{\"open\": true, \"how\": \"x\"}'").unwrap(), Finding::open("x"));
+        assert!(!ended("kill -SYS $$").unwrap().open);
+        for silent in ["true", "exit 3", "echo nonsense", "kill -KILL $$"] {
+            assert!(ended(silent).is_err(), "{silent}");
+        }
+        assert!(one("{}", "no.such", Surroundings::AsIs).is_err());
     }
 }
