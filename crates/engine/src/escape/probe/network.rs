@@ -9,9 +9,9 @@ use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
-const PATIENCE: Duration = Duration::from_millis(1500);
+const PATIENCE: Duration = Duration::from_secs(3);
 /// The host answers at once; a sandbox never.
-const DATAGRAM_PATIENCE: Duration = Duration::from_millis(400);
+const DATAGRAM_PATIENCE: Duration = Duration::from_millis(800);
 /// An address that nobody has (RFC 5737). In a world of our own, we answer there.
 const NOBODY: &str = "192.0.2.1";
 const METADATA: &str = "169.254.169.254";
