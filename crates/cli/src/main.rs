@@ -42,7 +42,7 @@ fn dispatch(args: Args, output: &Output) -> Result<u8, Failure> {
         Command::Approve(approve) => command::approve::run(home, approve, output),
         Command::Session(session) => command::session::run(home, session, output),
         Command::Doctor => command::doctor::run(output),
-        Command::Init(init) => command::init::run(init, output),
+        Command::Init(init) => command::init::run(home, init, output),
         Command::Completions { shell } => command::generate::completions(shell),
         Command::Man => command::generate::man(),
     }
