@@ -10,6 +10,7 @@ mod dist;
 mod packages;
 mod test;
 mod tidy;
+mod venv;
 mod workspace;
 
 use clap::{Parser, Subcommand};
