@@ -11,6 +11,7 @@ mod escape;
 mod packages;
 mod test;
 mod tidy;
+mod venv;
 mod workspace;
 
 use clap::{Parser, Subcommand};

@@ -44,7 +44,7 @@ fn dispatch(args: Args, output: &Output) -> Result<u8, Failure> {
         Command::Doctor => command::doctor::run(output),
         Command::Escape(escape) => command::escape::run(&escape, output),
         Command::Probe { command } => command::probe::run(command, output),
-        Command::Init(init) => command::init::run(init, output),
+        Command::Init(init) => command::init::run(home, init, output),
         Command::Completions { shell } => command::generate::completions(shell),
         Command::Man => command::generate::man(),
     }

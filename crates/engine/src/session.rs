@@ -2,6 +2,7 @@
 
 use crate::Engine;
 use crate::control::Control;
+use crate::denials::Denied;
 use crate::egress::{Egress, Prepared};
 use crate::environment::{self, Environment};
 use crate::error::EngineError;
@@ -56,6 +57,8 @@ pub struct Outcome {
     pub changes: Vec<FileChange>,
     pub decided: Option<ChangesDecided>,
     pub limits: Vec<cofferdam_model::LimitHit>,
+    /// What was not let out, each once, and how many more there were than are kept.
+    pub denied: (Vec<Denied>, u64),
     pub trace: PathBuf,
 }
 
@@ -288,7 +291,9 @@ impl Open {
         };
         let finished = sandbox.finish()?;
         // Nobody is left inside who could send; what was under way is cut and told.
+        let denials = egress.as_ref().map(|(egress, _)| (egress.denials.clone(), egress.policy.clone()));
         drop(egress);
+        let denied = denials.map(|(denials, policy)| denials.told(&policy)).unwrap_or_default();
         self.limits(&finished)?;
         let usage =
             Usage { peak_memory: finished.usage.peak_memory.max(ended.usage.peak_memory), ..ended.usage };
@@ -318,6 +323,7 @@ impl Open {
             changes,
             decided,
             limits: finished.limits,
+            denied,
             trace,
         })
     }

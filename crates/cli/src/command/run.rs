@@ -2,6 +2,7 @@
 
 use crate::args;
 use crate::output::{Failure, Output};
+use crate::story::{fit, printable, wrap};
 use cofferdam_engine::{Engine, Outcome, Run, Stdio, Trace, load_spec};
 use cofferdam_model::{ChangeOp, Changes, Exit, FileChange, SessionSpec};
 use serde_json::json;
@@ -10,12 +11,15 @@ use std::io::{self, BufRead, IsTerminal, Write};
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
+const WIDTH: usize = 80;
+
 pub(crate) fn run(home: Option<PathBuf>, args: Box<args::Run>, output: &Output) -> Result<u8, Failure> {
     let terminal = io::stdin().is_terminal() && io::stdout().is_terminal();
     let tty = (args.tty || terminal) && !args.no_tty;
     let trace_out = args.trace_out.clone();
     let durable = args.durable;
     let spec = spec(*args)?;
+    let policy = spec.policy.clone();
     let engine = Engine::open(home)?;
     let outcome = engine.run(Run {
         spec,
@@ -34,6 +38,7 @@ pub(crate) fn run(home: Option<PathBuf>, args: Box<args::Run>, output: &Output) 
         copy_trace(&engine, &outcome, &path)?;
     }
     report(&outcome, output);
+    denied(&outcome, policy.as_deref(), output);
     Ok(u8::try_from(outcome.exit.code().rem_euclid(256)).unwrap_or(1))
 }
 
@@ -132,6 +137,36 @@ fn copy_trace(engine: &Engine, outcome: &Outcome, path: &Path) -> Result<(), Fai
     }
 }
 
+/// What was not let out, and the rules that would let it: a few, since the trace tells all.
+fn denied(outcome: &Outcome, policy: Option<&Path>, output: &Output) {
+    const TOLD: usize = 3;
+    let (denied, more) = &outcome.denied;
+    if output.json || output.quiet || denied.is_empty() {
+        return;
+    }
+    for one in denied.iter().take(TOLD) {
+        let why = match &one.rule {
+            Some(rule) => format!("rule `{rule}`: {}", one.why),
+            None => one.why.clone(),
+        };
+        let times = if one.times > 1 { format!(", {} times", one.times) } else { String::new() };
+        let line =
+            format!("denied: {}{times} ({})", fit(&printable(&one.request), 200), fit(&printable(&why), 300));
+        output.remark(wrap(&line, 11, WIDTH));
+        if let (Some(rule), Some(policy)) = (&one.allow, policy) {
+            output.remark(format!("to allow it, add to {}:\n\n{}", policy.display(), printable_lines(rule)));
+        }
+    }
+    let rest = denied.len().saturating_sub(TOLD) as u64 + more;
+    let rest = if rest > 0 { format!("{rest} more denied; ") } else { String::new() };
+    output.remark(format!("{rest}all of it: cofferdam trace show {}", outcome.session));
+}
+
+/// Paths come from inside, and a terminal obeys what it is shown.
+fn printable_lines(text: &str) -> String {
+    text.lines().map(|line| format!("{}\n", printable(line))).collect()
+}
+
 /// What a caller should know that the command's own output does not say.
 fn report(outcome: &Outcome, output: &Output) {
     if output.json {
@@ -143,6 +178,7 @@ fn report(outcome: &Outcome, output: &Output) {
             "tier": outcome.report.tier,
             "limits": outcome.limits,
             "changes": outcome.decided,
+            "denied": outcome.denied.0,
             "trace": outcome.trace.to_string_lossy(),
         }));
         return;
