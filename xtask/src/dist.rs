@@ -18,9 +18,11 @@ pub(crate) fn build(root: &Path) -> Result<PathBuf, Box<dyn std::error::Error>> 
     let mut cargo = command::cargo();
     cargo
         .current_dir(root)
-        .args(["build", "--release", "--locked", "--package", "cofferdam-cli", "--target", &triple])
+        .args(["rustc", "--release", "--locked", "--package", "cofferdam-cli", "--bin", "cofferdam"])
+        // Only the program itself: the address is decided where it is linked.
+        .args(["--target", &triple, "--", "-C", "relocation-model=static"])
         // With an explicit target these are not given to build scripts and macros, which cannot be static.
-        .env("RUSTFLAGS", "-C target-feature=+crt-static -C relocation-model=static");
+        .env("RUSTFLAGS", "-C target-feature=+crt-static");
     let status = command::status(&mut cargo)?;
     if !status.success() {
         return Err(
