@@ -12,6 +12,7 @@ mod id;
 mod path;
 mod quantity;
 mod record;
+mod run;
 mod spec;
 mod tier;
 mod wide;
@@ -31,6 +32,7 @@ pub use id::{IdError, SessionId};
 pub use path::RawPath;
 pub use quantity::{Bytes, Cores, QuantityError, Span};
 pub use record::{NotRecorded, Record};
+pub use run::{Act, ActKind, Decided, EffectOf, Run, Spent, Status};
 pub use spec::{
     BoxUser, Changes, Isolation, LayerPlace, Limits, Mount, MountError, Profile, SessionSpec, SpecError,
     UserMode, Weakness,

@@ -1,0 +1,1 @@
+//! Groundedness: how well words rest on what was read before them, with the reasons.
