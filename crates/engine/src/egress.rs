@@ -22,6 +22,7 @@ pub(crate) struct Prepared {
     ca: Arc<Ca>,
     files: Vec<ShownFile>,
     variables: Vec<(String, String)>,
+    placeholders: Vec<String>,
     line: Control,
 }
 
@@ -30,6 +31,8 @@ pub(crate) struct Egress {
     pub(crate) handle: Arc<Handle>,
     /// What programs inside are told: where the proxy is, whom to trust, and a placeholder for each credential.
     pub(crate) variables: Vec<(String, String)>,
+    /// Which of them hold placeholders.
+    pub(crate) placeholders: Vec<String>,
     /// For the enforcement report.
     pub(crate) line: Control,
 }
@@ -57,11 +60,12 @@ impl Prepared {
             let (secret, variable) = (bound[at].credential.name.clone(), variables[at].0.clone());
             return Err(EngineError::SecretInEnvironment { secret, variable });
         }
+        let placeholders = variables.iter().map(|(name, _)| name.clone()).collect();
         let line = line(rules.policy(), &spec.secrets);
         let ca = Arc::new(Ca::new(&format!("Cofferdam session {session}"))?);
         let trust = trust::spread(ca.pem());
         variables.extend(trust.variables.iter().map(|(name, path)| ((*name).into(), (*path).into())));
-        Ok(Some(Self { rules, coffer: Coffer::new(bound)?, ca, files: trust.files, variables, line }))
+        Ok(Some(Self { rules, coffer: Coffer::new(bound)?, ca, files: trust.files, variables, placeholders, line }))
     }
 
     /// What is to be shown inside.
@@ -94,7 +98,7 @@ impl Prepared {
         let handle = Arc::new(serve(listeners, config, Some(callers)).map_err(failed)?);
         let mut variables = self.variables;
         variables.extend(proxy_variables(proxy));
-        Ok(Egress { handle, variables, line: self.line })
+        Ok(Egress { handle, variables, placeholders: self.placeholders, line: self.line })
     }
 }
 

@@ -9,4 +9,5 @@ pub(crate) mod policy;
 pub(crate) mod run;
 pub(crate) mod secret;
 pub(crate) mod session;
+pub(crate) mod supervise;
 pub(crate) mod trace;

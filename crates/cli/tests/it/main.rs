@@ -13,6 +13,8 @@ mod escape;
 #[cfg(test)]
 mod limits;
 #[cfg(test)]
+mod live;
+#[cfg(test)]
 mod policy;
 #[cfg(test)]
 mod programs;
