@@ -113,13 +113,13 @@ impl Home {
     }
 
     /// Whoever makes or replaces the signing key holds this.
-    fn lock_keys(&self) -> Result<File, KeyStoreError> {
+    fn lock_keys(&self) -> Result<Locked, KeyStoreError> {
         let dir = self.keys_dir();
         let path = dir.join("lock");
         let open = || OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(&path);
         let file = in_dir(&dir, open).map_err(at(&path))?;
         file.lock().map_err(at(&path))?;
-        Ok(file)
+        Ok(Locked(file))
     }
 
     fn install_new_key(&self) -> Result<SigningKey, KeyStoreError> {
@@ -174,6 +174,17 @@ fn read_small(path: &Path, file: &File) -> Result<Zeroizing<String>, KeyStoreErr
 fn at(path: &Path) -> impl FnOnce(io::Error) -> KeyStoreError {
     let path = path.to_owned();
     move |source| KeyStoreError::Io { path, source }
+}
+
+/// Let go of by itself and not by closing the file: a child that another thread starts meanwhile has a copy of the
+/// descriptor for a while.
+struct Locked(File);
+
+impl Drop for Locked {
+    fn drop(&mut self) {
+        // Fails for no lock that is held.
+        let _ = self.0.unlock();
+    }
 }
 
 #[cfg(test)]
