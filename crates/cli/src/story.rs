@@ -6,7 +6,8 @@ use crate::command::run::mark;
 use crate::output::{Output, Paint};
 use cofferdam_engine::{Exec, Story, Told};
 use cofferdam_model::{
-    Aspect, BlobRef, Bytes, ChangeOp, Exit, FileChange, OutputCaptured, SessionChanged, Span, State, Stream, Usage,
+    Aspect, BlobRef, Bytes, ChangeOp, Exit, FileChange, OutputCaptured, SessionChanged, Span, State, Stream,
+    Usage,
 };
 use jiff::tz::TimeZone;
 use jiff::{Timestamp, Zoned};

@@ -65,7 +65,15 @@ impl Prepared {
         let ca = Arc::new(Ca::new(&format!("Cofferdam session {session}"))?);
         let trust = trust::spread(ca.pem());
         variables.extend(trust.variables.iter().map(|(name, path)| ((*name).into(), (*path).into())));
-        Ok(Some(Self { rules, coffer: Coffer::new(bound)?, ca, files: trust.files, variables, placeholders, line }))
+        Ok(Some(Self {
+            rules,
+            coffer: Coffer::new(bound)?,
+            ca,
+            files: trust.files,
+            variables,
+            placeholders,
+            line,
+        }))
     }
 
     /// What is to be shown inside.

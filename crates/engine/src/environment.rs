@@ -55,7 +55,8 @@ impl Caller {
     /// What of this process's environment a session elsewhere may know.
     pub(crate) fn of_this_process() -> BTreeMap<String, String> {
         let known = |name: &str| INHERITED.contains(&name) || name == "HOME" || name.starts_with("LC_");
-        let text = |(name, value): (OsString, OsString)| Some((name.into_string().ok()?, value.into_string().ok()?));
+        let text =
+            |(name, value): (OsString, OsString)| Some((name.into_string().ok()?, value.into_string().ok()?));
         std::env::vars_os().filter_map(text).filter(|(name, _)| known(name)).collect()
     }
 

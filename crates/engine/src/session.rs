@@ -120,9 +120,14 @@ impl Engine {
             asked.files = egress.take_files();
         }
         // Namespaces come into being while we write. Nothing is made yet that others would take for left behind
-        // before the trace is locked, which is what tells them that the session lives.
+        // before the trace is locked, which is what tells them that the session lives. One that stays is born into
+        // its control group, so for it the trace comes first.
+        let early = if way.stays { Some(self.open_trace(&trace, &start, way.durable)?) } else { None };
         let begun = backend.begin(asked);
-        let recorder = self.open_trace(&trace, &start, way.durable)?;
+        let recorder = match early {
+            Some(recorder) => recorder,
+            None => self.open_trace(&trace, &start, way.durable)?,
+        };
         let began = Instant::now();
         let opened = begun.and_then(|begun| begun.complete(&mut || self.housekeeping()));
         let opened = opened.map_err(EngineError::from).and_then(|mut sandbox| {

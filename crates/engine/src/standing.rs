@@ -10,8 +10,8 @@ use crate::relay::{Bounds, Ended, ExecId, Relay, Stdio};
 use crate::session::Decide;
 use cofferdam_guest::wire;
 use cofferdam_model::{
-    Body, BoxUser, Bytes, ChangeOp, Changes, ChangesDecided, EnforcementReport, ExecExited, ExecStarted, Exit,
-    FileChange, LimitHit, Profile, RawPath, SessionEnded, SessionId, SessionSpec, Span, Usage,
+    Body, BoxUser, Bytes, ChangeOp, Changes, ChangesDecided, EnforcementReport, ExecExited, ExecStarted,
+    Exit, FileChange, LimitHit, Profile, RawPath, SessionEnded, SessionId, SessionSpec, Span, Usage,
 };
 use cofferdam_runtime::{Committed, Identity, Sandbox};
 use cofferdam_store::Home;
@@ -88,7 +88,8 @@ impl Standing {
         let environment = match command.env.is_empty() {
             true => environment::build(&spec.env, &who, &self.session, told, &self.caller),
             false => {
-                let merged = spec.env.iter().chain(&command.env).map(|(n, v)| (n.clone(), v.clone())).collect();
+                let merged =
+                    spec.env.iter().chain(&command.env).map(|(n, v)| (n.clone(), v.clone())).collect();
                 environment::build(&merged, &who, &self.session, told, &self.caller)
             }
         };

@@ -1,8 +1,9 @@
 //! The raw facts a trace is made of. Hot code appends these in order; what they mean is worked out later.
 
 use crate::{
-    AlertSent, ApprovalAnswered, ControlChanged, CredentialUsed, Digest, EgressDecided, EgressEnded, EgressRefused,
-    EnforcementReport, FileChange, NameAsked, RawPath, SessionChanged, SessionId, SessionSpec, StrayPacket,
+    AlertSent, ApprovalAnswered, ControlChanged, CredentialUsed, Digest, EgressDecided, EgressEnded,
+    EgressRefused, EnforcementReport, FileChange, NameAsked, RawPath, SessionChanged, SessionId, SessionSpec,
+    StrayPacket,
 };
 use serde::{Deserialize, Serialize};
 use serde_json::Value;

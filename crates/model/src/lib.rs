@@ -20,8 +20,8 @@ mod wide;
 pub use change::{Aspect, ChangeOp, FileChange, FileKind};
 pub use digest::{Digest, DigestError};
 pub use egress::{
-    AlertSent, Answer, ApprovalAnswered, ControlChanged, CredentialUsed, EgressDecided, EgressEnded, EgressRefused,
-    Ending, NameAsked, StrayPacket, Verdict, Via,
+    AlertSent, Answer, ApprovalAnswered, ControlChanged, CredentialUsed, EgressDecided, EgressEnded,
+    EgressRefused, Ending, NameAsked, StrayPacket, Verdict, Via,
 };
 pub use enforcement::{Control, EnforcementReport, State};
 pub use event::{

@@ -183,7 +183,9 @@ mod tests {
         };
         check("build", true);
         check("agent-7", true);
-        for bad in ["", "7up", "Build", "a/b", "a b", "../x", "-a", &"x".repeat(64), SessionId::new(1, 2).as_str()] {
+        for bad in
+            ["", "7up", "Build", "a/b", "a b", "../x", "-a", &"x".repeat(64), SessionId::new(1, 2).as_str()]
+        {
             check(bad, false);
         }
     }

@@ -1,8 +1,8 @@
 //! The contract between the engine and a tier.
 
 use cofferdam_model::{
-    BlockedAttempt, Counters, EnforcementReport, FileChange, LayerPlace, LimitHit, Limits, Mount, Profile, SessionId,
-    SkippedChange, Tier, Usage, UserMode, Weakness,
+    BlockedAttempt, Counters, EnforcementReport, FileChange, LayerPlace, LimitHit, Limits, Mount, Profile,
+    SessionId, SkippedChange, Tier, Usage, UserMode, Weakness,
 };
 use std::fmt;
 use std::io;

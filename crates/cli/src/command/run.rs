@@ -39,11 +39,7 @@ pub(crate) fn run(home: Option<PathBuf>, args: Box<args::Run>, output: &Output) 
 
 /// The caller's own, for a command.
 pub(crate) fn stdio() -> Result<Stdio, Failure> {
-    Ok(Stdio {
-        stdin: own(io::stdin()),
-        stdout: must(own(io::stdout()))?,
-        stderr: must(own(io::stderr()))?,
-    })
+    Ok(Stdio { stdin: own(io::stdin()), stdout: must(own(io::stdout()))?, stderr: must(own(io::stderr()))? })
 }
 
 /// A descriptor of our own on the same file. The command never gets the caller's.

@@ -76,9 +76,11 @@ fn commands_of_a_session_share_files_and_processes() {
     each(|site| {
         let (hall, mark) = (Hall(site), mark(site));
         let id = hall.create(&["--name", "build"]);
-        let first = hall.exec("build", &format!("echo made > file; setsid sh -c ': {mark}; sleep 1000; :' & echo $$"));
+        let first = hall
+            .exec("build", &format!("echo made > file; setsid sh -c ': {mark}; sleep 1000; :' & echo $$"));
         assert_eq!(first.exits(0).err(), "");
-        let second = hall.exec(&id[..12], &format!("cat file; grep -alz {mark} /proc/[0-9]*/cmdline | wc -l; exit 7"));
+        let second =
+            hall.exec(&id[..12], &format!("cat file; grep -alz {mark} /proc/[0-9]*/cmdline | wc -l; exit 7"));
         let second = second.exits(7);
         let counted: u32 = second.out().lines().nth(1).unwrap().trim().parse().unwrap();
         assert!(second.out().starts_with("made\n") && counted >= 1, "{}", second.out());
@@ -92,8 +94,18 @@ fn commands_of_a_session_share_files_and_processes() {
         assert_eq!(site.read("file"), "made\n");
         assert_eq!(processes_with(&mark), Vec::<String>::new());
         site.call(&["trace", "verify", &id]).exits(0);
-        let parents: Vec<Value> = site.events().into_iter().filter(|e| e["kind"] == "exec.exited").map(|e| e["parent"].clone()).collect();
-        let starts: Vec<Value> = site.events().into_iter().filter(|e| e["kind"] == "exec.started").map(|e| e["seq"].clone()).collect();
+        let parents: Vec<Value> = site
+            .events()
+            .into_iter()
+            .filter(|e| e["kind"] == "exec.exited")
+            .map(|e| e["parent"].clone())
+            .collect();
+        let starts: Vec<Value> = site
+            .events()
+            .into_iter()
+            .filter(|e| e["kind"] == "exec.started")
+            .map(|e| e["seq"].clone())
+            .collect();
         assert_eq!(parents, starts);
         assert_eq!(hall.call(&["ls", "--json"]).exits(0).out().trim(), "[]");
         nothing_is_left(site);
@@ -173,7 +185,9 @@ fn time_is_over_in_the_middle_of_a_command() {
         let id = hall.create(&["--ttl", "2s"]);
         let done = hall.exec(&id, &format!("echo kept > file; : {mark}; sleep 1000; :")).exits(137);
         assert!(done.err().contains("its time was over"), "{}", done.err());
-        eventually("the session to end", || (hall.call(&["ls", "--json"]).done().out().trim() == "[]").then_some(()));
+        eventually("the session to end", || {
+            (hall.call(&["ls", "--json"]).done().out().trim() == "[]").then_some(())
+        });
         assert_eq!(processes_with(&mark), Vec::<String>::new());
         assert_eq!(site.read("file"), "kept\n");
         site.call(&["trace", "verify", &id]).exits(0);
@@ -188,10 +202,16 @@ fn lifetimes_and_their_bounds() {
     let hall = Hall(&site);
     let id = hall.create(&["--lifetime", "ephemeral"]);
     hall.exec(&id, "true").exits(0);
-    eventually("it to end with its last command", || hall.call(&["show", &id]).done().code().eq(&2).then_some(()));
+    eventually("it to end with its last command", || {
+        hall.call(&["show", &id]).done().code().eq(&2).then_some(())
+    });
     assert!(hall.creating(&["--lifetime", "perpetual"]).exits(2).err().contains("operator.toml"));
     assert!(hall.creating(&["--ttl", "1000h"]).exits(2).err().contains("max-ttl"));
-    fs::write(site.state().join("operator.toml"), "[sessions]\nperpetual = true\nmax-ttl = \"2h\"\nmost = 2\n").unwrap();
+    fs::write(
+        site.state().join("operator.toml"),
+        "[sessions]\nperpetual = true\nmax-ttl = \"2h\"\nmost = 2\n",
+    )
+    .unwrap();
     let forever = hall.create(&["--lifetime", "perpetual"]);
     assert!(hall.show(&forever)["until_us"].is_null());
     let id = hall.create(&["--ttl", "1h"]);
@@ -210,11 +230,21 @@ fn a_command_is_ended_alone() {
     each(|site| {
         let (hall, mark) = (Hall(site), mark(site));
         let id = hall.create(&["--name", "one"]);
-        let done = hall.call(&["exec", "--timeout", "300ms", "one", "--", "sh", "-c", &format!(": {mark}; sleep 1000; :")]);
+        let done = hall.call(&[
+            "exec",
+            "--timeout",
+            "300ms",
+            "one",
+            "--",
+            "sh",
+            "-c",
+            &format!(": {mark}; sleep 1000; :"),
+        ]);
         assert!(done.exits(124).err().contains("time limit"));
         let done = hall.call(&["exec", "--output", "1000", "one", "--", "yes", &mark]).exits(137);
         assert!(done.err().contains("output limit"), "{}", done.err());
-        hall.call(&["exec", "-d", "one", "--", "sh", "-c", &format!("echo begun; : {mark}; sleep 1000; :")]).exits(0);
+        hall.call(&["exec", "-d", "one", "--", "sh", "-c", &format!("echo begun; : {mark}; sleep 1000; :")])
+            .exits(0);
         eventually("its output", || (hall.call(&["logs", "one"]).done().out() == "begun\n").then_some(()));
         hall.call(&["kill", "one", "--exec", "3"]).exits(0);
         assert_eq!(hall.call(&["logs", "-f", "one", "3"]).exits(0).out(), "begun\n");
@@ -224,7 +254,12 @@ fn a_command_is_ended_alone() {
         for (words, code) in [(&["no-such-program"][..], 127), (&["/etc/passwd"], 126)] {
             hall.call(&["exec", "one", "--"]).with(words).exits(code);
         }
-        assert!(hall.call(&["exec", "--cwd", "/nowhere", "one", "--", "true"]).exits(125).err().contains("directory"));
+        assert!(
+            hall.call(&["exec", "--cwd", "/nowhere", "one", "--", "true"])
+                .exits(125)
+                .err()
+                .contains("directory")
+        );
         hall.exec("one", "exit 4").exits(4);
     });
 }
@@ -253,11 +288,18 @@ fn input_output_and_signals_are_the_commands_own() {
         assert_eq!(hall.exec(&id, "cat; echo end >&2").input("a\nb\n").exits(0).out(), "a\nb\n");
         let count = hall.exec(&id, "head -c 100000000 /dev/zero | tr '\\0' x").exits(0).stdout;
         assert!(count.len() == 100_000_000 && count.iter().all(|byte| *byte == b'x'));
-        let running = hall.exec(&id, "trap 'echo told; exit 9' TERM; echo ready > ready; while :; do sleep 0.02; done").start();
+        let running = hall
+            .exec(&id, "trap 'echo told; exit 9' TERM; echo ready > ready; while :; do sleep 0.02; done")
+            .start();
         eventually("the trap", || (hall.exec(&id, "cat ready").done().out() == "ready\n").then_some(()));
         running.signal(Signal::TERM);
         assert_eq!(running.finish().exits(9).out(), "told\n");
-        let bytes: Vec<u64> = hall.show(&id)["execs"].as_array().unwrap().iter().map(|e| e["output"].as_u64().unwrap()).collect();
+        let bytes: Vec<u64> = hall.show(&id)["execs"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|e| e["output"].as_u64().unwrap())
+            .collect();
         assert_eq!(bytes[..2], [8, 100_000_000]);
     });
 }
@@ -281,13 +323,21 @@ fn a_policy_and_a_secret_hold_for_every_command() {
     each(|site| {
         let hall = Hall(site);
         let real = "sk_live_4eC39HqLyjWDarjtT1zdp7dc";
-        let policy = site.write("p.toml", "[[rule]]\nid = \"one\"\nreason = \"r\"\neffect = \"allow\"\nhost = \"api.example.com\"\n");
+        let policy = site.write(
+            "p.toml",
+            "[[rule]]\nid = \"one\"\nreason = \"r\"\neffect = \"allow\"\nhost = \"api.example.com\"\n",
+        );
         site.call(&["secret", "add", "key", "--for", "api.example.com"]).input(real).exits(0);
         let id = hall.create(&["--policy", policy.to_str().unwrap(), "--secret", "key"]);
         let first = hall.exec(&id, "printenv KEY").exits(0).out();
         assert!(first.starts_with("sk_live_") && first.trim() != real, "{first}");
         assert_eq!(hall.exec(&id, "printenv KEY").exits(0).out(), first, "the same for all of a session");
-        assert!(hall.call(&["exec", "--env", "KEY=mine", &id, "--", "true"]).exits(125).err().contains("placeholder"));
+        assert!(
+            hall.call(&["exec", "--env", "KEY=mine", &id, "--", "true"])
+                .exits(125)
+                .err()
+                .contains("placeholder")
+        );
         hall.call(&["exec", "--env", "OTHER=mine", &id, "--", "sh", "-c", "test $OTHER = mine"]).exits(0);
         hall.call(&["revoke", &id, "key"]).exits(0);
         hall.call(&["egress", &id, "off"]).exits(0);
@@ -301,13 +351,17 @@ fn a_policy_and_a_secret_hold_for_every_command() {
 fn a_first_use_by_many_at_once_makes_one_supervisor() {
     each(|site| {
         let hall = Hall(site);
-        let creating: Vec<_> = (0..20).map(|n| hall.creating(&["--name", &format!("s{n}")]).start()).collect();
-        let ids: Vec<String> = creating.into_iter().map(|one| one.finish().exits(0).out().trim().to_owned()).collect();
+        let creating: Vec<_> =
+            (0..20).map(|n| hall.creating(&["--name", &format!("s{n}")]).start()).collect();
+        let ids: Vec<String> =
+            creating.into_iter().map(|one| one.finish().exits(0).out().trim().to_owned()).collect();
         let home = site.state();
         eventually("one supervisor", || {
             (processes_with(&format!("supervise --home {}", home.display())).len() == 1).then_some(())
         });
-        let running: Vec<_> = (0..20).map(|n| hall.exec(&format!("s{n}"), &format!("echo {n} > file-{n}; exit {n}")).start()).collect();
+        let running: Vec<_> = (0..20)
+            .map(|n| hall.exec(&format!("s{n}"), &format!("echo {n} > file-{n}; exit {n}")).start())
+            .collect();
         for (n, running) in running.into_iter().enumerate() {
             running.finish().exits(n as i32);
         }
@@ -349,7 +403,9 @@ fn nothing_is_left_when_the_supervisor_is_killed() {
         kill_process(hall.supervisor().unwrap(), Signal::KILL).unwrap();
         let done = running.finish().exits(125);
         assert!(done.err().contains("was lost"), "{}", done.err());
-        eventually("every process of the session to be gone", || processes_with(&mark).is_empty().then_some(()));
+        eventually("every process of the session to be gone", || {
+            processes_with(&mark).is_empty().then_some(())
+        });
         let found = hall.call(&["ls"]).exits(0).out();
         assert!(found.contains("lost") && found.contains("supervisor"), "{found}");
         assert_eq!(hall.show("mine")["state"], "lost");
@@ -410,7 +466,9 @@ fn what_is_not_there_is_said() {
         out.contains("(run)").then_some(out)
     });
     let id = listed.lines().last().unwrap().split_whitespace().next().unwrap().to_owned();
-    eventually("its command", || hall.call(&["show", &id]).exits(0).out().contains("sleep 1000").then_some(()));
+    eventually("its command", || {
+        hall.call(&["show", &id]).exits(0).out().contains("sleep 1000").then_some(())
+    });
     hall.call(&["kill", &id]).exits(2);
     running.signal(Signal::KILL);
 }

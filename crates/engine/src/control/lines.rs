@@ -89,12 +89,13 @@ impl Lines {
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(DESCRIPTORS))];
         let mut control = RecvAncillaryBuffer::new(&mut space);
         let flags = RecvFlags::CMSG_CLOEXEC | RecvFlags::DONTWAIT;
-        let got = match rustix::net::recvmsg(&self.stream, &mut [IoSliceMut::new(&mut bytes)], &mut control, flags)
-        {
-            Ok(got) => got.bytes,
-            Err(Errno::CONNRESET) => 0,
-            Err(errno) => return Err(errno.into()),
-        };
+        let got =
+            match rustix::net::recvmsg(&self.stream, &mut [IoSliceMut::new(&mut bytes)], &mut control, flags)
+            {
+                Ok(got) => got.bytes,
+                Err(Errno::CONNRESET) => 0,
+                Err(errno) => return Err(errno.into()),
+            };
         for message in control.drain() {
             if let RecvAncillaryMessage::ScmRights(descriptors) = message {
                 // More than a command has are closed again as they come.

@@ -4,9 +4,7 @@ use super::register;
 use crate::Engine;
 use crate::control::{Lines, Question, Reply, asking, unexpected};
 use crate::error::EngineError;
-use cofferdam_model::{
-    Changes, ChangesDecided, Counters, ExecInfo, LiveState, SessionId, SessionInfo, Span,
-};
+use cofferdam_model::{Changes, ChangesDecided, Counters, ExecInfo, LiveState, SessionId, SessionInfo, Span};
 use cofferdam_store::TraceState;
 use cofferdam_trace::Reader;
 use rustix::process::Signal;
@@ -64,7 +62,8 @@ impl Engine {
         let trace = self.find_trace(session.as_str()).ok()?;
         let story = self.story(&trace).ok()?;
         let told = story.session?;
-        let execs: Vec<ExecInfo> = story.execs.iter().zip(1..).map(|(exec, id)| exec_info(id, exec)).collect();
+        let execs: Vec<ExecInfo> =
+            story.execs.iter().zip(1..).map(|(exec, id)| exec_info(id, exec)).collect();
         Some(SessionInfo {
             session: session.clone(),
             state: LiveState::Running,

@@ -17,9 +17,14 @@ const PATIENCE: Duration = Duration::from_secs(110);
 pub(super) enum Letter {
     Asked(Asked, ReplyTo),
     /// About an exec that someone watches.
-    About { exec: u32, question: Question },
+    About {
+        exec: u32,
+        question: Question,
+    },
     /// Nobody watches it any more.
-    Left { exec: u32 },
+    Left {
+        exec: u32,
+    },
     /// The supervisor has to go.
     Goodbye,
 }

@@ -12,6 +12,7 @@
 //! others only write to it. Nothing here hands a caller's descriptor inside: bytes are relayed, as for `run`.
 
 mod clock;
+mod commands;
 mod exec;
 mod find;
 mod holder;

@@ -11,7 +11,7 @@ use std::time::Duration;
 const FILE: &str = "operator.toml";
 const HOUR: Duration = Duration::from_secs(3600);
 
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default, rename_all = "kebab-case")]
 struct Settings {
     sessions: Operator,
@@ -33,12 +33,6 @@ pub(super) struct Operator {
 impl Default for Operator {
     fn default() -> Self {
         Self { max_ttl: Span(7 * 24 * HOUR), default_ttl: Span(HOUR), perpetual: false, most: 256 }
-    }
-}
-
-impl Default for Settings {
-    fn default() -> Self {
-        Self { sessions: Operator::default() }
     }
 }
 
@@ -93,16 +87,18 @@ mod tests {
 
     #[test]
     fn an_operator_bounds_every_lifetime() {
-        let check = |operator: &Operator, live: Live, expected: Result<Option<u64>, &str>| {
-            match (operator.ttl(&live), expected) {
-                (Ok(found), Ok(expected)) => assert_eq!(found.map(|ttl| ttl.as_secs()), expected),
-                (Err(error), Err(part)) => assert!(error.to_string().contains(part), "{error}"),
-                (found, _) => panic!("{found:?}, expected {expected:?}"),
-            }
+        let check = |operator: &Operator, live: Live, expected: Result<Option<u64>, &str>| match (
+            operator.ttl(&live),
+            expected,
+        ) {
+            (Ok(found), Ok(expected)) => assert_eq!(found.map(|ttl| ttl.as_secs()), expected),
+            (Err(error), Err(part)) => assert!(error.to_string().contains(part), "{error}"),
+            (found, _) => panic!("{found:?}, expected {expected:?}"),
         };
         let perpetual = Live { lifetime: Lifetime::Perpetual, ..Live::default() };
         let long = Live { ttl: Some(Span(48 * HOUR)), ..Live::default() };
-        let (none, some) = (Operator::default(), with("[sessions]\nmax-ttl = \"24h\"\nperpetual = true").unwrap());
+        let (none, some) =
+            (Operator::default(), with("[sessions]\nmax-ttl = \"24h\"\nperpetual = true").unwrap());
         check(&none, Live::default(), Ok(Some(3600)));
         check(&none, perpetual.clone(), Err("perpetual = true"));
         check(&none, long.clone(), Ok(Some(48 * 3600)));

@@ -28,7 +28,8 @@ pub(super) fn enter(home: &Home, info: &SessionInfo) -> Result<(), EngineError> 
     let path = file(home, &info.session).map_err(failed)?;
     let making = path.with_extension("making");
     let write = || {
-        let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&making)?;
+        let mut file =
+            OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&making)?;
         file.write_all(&serde_json::to_vec(&lost)?)?;
         fs::rename(&making, &path)
     };

@@ -21,7 +21,8 @@ const STARTING: Duration = Duration::from_secs(20);
 /// Beyond this the log begins anew.
 const LOG_MOST: u64 = 1 << 20;
 /// What it may know of the environment that it is started from: where things are, and nothing that is secret.
-const PASSED_ON: [&str; 6] = ["PATH", "HOME", "LANG", "TZ", "XDG_DATA_HOME", "COFFERDAM_VAULT_PASSPHRASE_FILE"];
+const PASSED_ON: [&str; 6] =
+    ["PATH", "HOME", "LANG", "TZ", "XDG_DATA_HOME", "COFFERDAM_VAULT_PASSPHRASE_FILE"];
 
 impl Engine {
     /// Makes a session that stays. Paths are taken from where the caller is.

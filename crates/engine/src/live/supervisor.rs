@@ -76,8 +76,13 @@ impl Engine {
     fn lock(&self) -> Result<Option<File>, EngineError> {
         let failed = |source| EngineError::Io { doing: "lock the supervisor's place", source };
         let path = self.home.live_dir().map_err(failed)?.join(LOCK);
-        let mut file =
-            OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(path).map_err(failed)?;
+        let mut file = OpenOptions::new()
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .mode(0o600)
+            .open(path)
+            .map_err(failed)?;
         match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
             Err(Errno::WOULDBLOCK) => return Ok(None),
             other => other.map_err(|errno| failed(errno.into()))?,
@@ -167,7 +172,8 @@ impl Supervisor {
         });
         let result = match thread {
             Ok(thread) => {
-                let result = told.recv().unwrap_or_else(|_| Err(Reply::Refused("it could not be made".into())));
+                let result =
+                    told.recv().unwrap_or_else(|_| Err(Reply::Refused("it could not be made".into())));
                 self.books().threads.push(thread);
                 result
             }

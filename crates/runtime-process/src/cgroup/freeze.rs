@@ -121,7 +121,8 @@ mod tests {
 
     #[test]
     fn a_host_without_a_freezer_says_why() {
-        let none = super::super::Hierarchies { notes: vec!["no cgroup is mounted".into()], ..Default::default() };
+        let none =
+            super::super::Hierarchies { notes: vec!["no cgroup is mounted".into()], ..Default::default() };
         let mut groups = Groups::place(&none, "s", &Wanted { pausable: true, ..Wanted::default() });
         assert_eq!(groups.freeze(), Err("no cgroup is mounted".into()));
         assert!(Groups::default().freeze().is_err());

@@ -252,7 +252,12 @@ mod tests {
     #[test]
     fn v2_writes_every_limit_into_one_group() {
         let dir = tempfile::tempdir().unwrap();
-        let wanted = Wanted { memory: Some(Bytes(1 << 20)), pids: Some(7), cpu: Some(Cores { milli: 1500 }), pausable: false };
+        let wanted = Wanted {
+            memory: Some(Bytes(1 << 20)),
+            pids: Some(7),
+            cpu: Some(Cores { milli: 1500 }),
+            pausable: false,
+        };
         let mut groups = Groups::place(&v2_host(dir.path()), "s", &wanted);
         assert!(!dir.path().join("s").exists(), "placed, not made");
         groups.make(&wanted).unwrap();

@@ -19,16 +19,16 @@ pub(crate) fn run(home: Option<PathBuf>, session: Session, output: &Output) -> R
         SessionCommand::Exec(exec) => stay::exec(&engine, *exec, output),
         SessionCommand::Pause { session } => Ok(engine.pause_session(&find(&session)?).map(|()| 0)?),
         SessionCommand::Resume { session } => Ok(engine.resume_session(&find(&session)?).map(|()| 0)?),
-        SessionCommand::Extend { session, by } => Ok(engine.extend_session(&find(&session)?, by).map(|()| 0)?),
+        SessionCommand::Extend { session, by } => {
+            Ok(engine.extend_session(&find(&session)?, by).map(|()| 0)?)
+        }
         SessionCommand::Kill { session, exec: Some(exec), .. } => {
             Ok(engine.kill_exec(&find(&session)?, exec).map(|()| 0)?)
         }
         SessionCommand::Kill { session, changes, .. } => {
             stay::kill(&engine, &find(&session)?, changes, output)
         }
-        SessionCommand::Logs { session, exec, follow } => {
-            stay::logs(&engine, &find(&session)?, exec, follow)
-        }
+        SessionCommand::Logs { session, exec, follow } => stay::logs(&engine, &find(&session)?, exec, follow),
         SessionCommand::Policy { command: SessionPolicyCommand::Set { session, file } } => {
             changed(engine.set_policy(&find(&session)?, file)?, output)
         }
