@@ -111,7 +111,7 @@ impl Prepared {
 }
 
 /// A connection of the sandbox's takes two descriptors of ours, and the usual limit is 1024.
-fn make_room() {
+pub(crate) fn make_room() {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
     let Rlimit { maximum, .. } = getrlimit(Resource::Nofile);
     // Where it cannot be had, fewer connections are taken at a time, and the others wait.

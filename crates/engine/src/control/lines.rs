@@ -186,4 +186,25 @@ mod tests {
         drop(lines);
         flood.join().unwrap();
     }
+
+    proptest::proptest! {
+        /// Whatever comes, and however it is cut: a question or an error, and no more held than was sent.
+        #[test]
+        fn any_bytes_are_questions_or_errors(
+            pieces in proptest::collection::vec(proptest::collection::vec(proptest::prelude::any::<u8>(), 0..200), 0..20)
+        ) {
+            let (mut ours, theirs) = UnixStream::pair().unwrap();
+            let mut lines = Lines::new(theirs);
+            for piece in &pieces {
+                ours.write_all(piece).unwrap();
+            }
+            drop(ours);
+            let ends = pieces.concat().iter().filter(|byte| **byte == b'\n').count();
+            let mut answers = 0;
+            while !matches!(lines.next::<super::super::Question>(None), Ok(None)) {
+                answers += 1;
+            }
+            proptest::prop_assert_eq!(answers, ends);
+        }
+    }
 }

@@ -54,6 +54,11 @@ impl Clock {
         };
     }
 
+    /// As if an exec had just ended.
+    pub(super) fn restart_idle(&mut self, now: Instant) {
+        self.quiet_since = self.quiet_since.map(|_| now);
+    }
+
     pub(super) fn due(&self, state: LiveState, now: Instant) -> Due {
         if self.until.is_some_and(|until| now >= until) {
             return Due::TimeOver(now.duration_since(self.began));
@@ -106,6 +111,8 @@ mod tests {
         clock.running(0, now + 52 * SECOND);
         assert_eq!(clock.due(LiveState::Running, now + 52 * SECOND), Due::Nothing(Some(now + 55 * SECOND)));
         assert_eq!(clock.due(LiveState::IdlePaused, now + 60 * SECOND), Due::Nothing(None));
+        clock.restart_idle(now + 60 * SECOND);
+        assert_eq!(clock.due(LiveState::Running, now + 60 * SECOND), Due::Nothing(Some(now + 65 * SECOND)));
     }
 
     #[test]

@@ -36,6 +36,9 @@ impl Holder {
         let Some(id) = found else {
             return Ok(Reply::Refused(format!("exec {exec} is not running: see `cofferdam session show`")));
         };
+        if !(1..=64).contains(&number) {
+            return Ok(Reply::Refused(format!("{number} is no signal")));
+        }
         if self.is_paused() {
             return Ok(Reply::Refused("it is paused, and hears nothing: resume it first".into()));
         }

@@ -41,6 +41,16 @@ pub struct LiveOutcome {
 }
 
 impl LiveExec {
+    /// The terminal is this caller's, whoever made the session.
+    fn of_this_terminal(mut self) -> Self {
+        for name in ["TERM", "COLORTERM"] {
+            if let (false, Ok(value)) = (self.env.contains_key(name), std::env::var(name)) {
+                self.env.insert(name.into(), value);
+            }
+        }
+        self
+    }
+
     fn asked(self) -> ExecAsked {
         let Self { argv, env, cwd, user, timeout, output, .. } = self;
         ExecAsked { argv, env, cwd, user, timeout, output, ..ExecAsked::default() }
@@ -56,6 +66,7 @@ impl Engine {
         stdio: &Stdio,
     ) -> Result<LiveOutcome, EngineError> {
         let tty = exec.tty;
+        let exec = if tty { exec.of_this_terminal() } else { exec };
         let terminal = stdio.stdin.as_ref().filter(|_| tty).map(AsFd::as_fd);
         let size = terminal.and_then(current_size).map_or((24, 80), |size| (size.rows, size.columns));
         let question = ExecAsked { tty: tty.then_some(size), stdin: stdio.stdin.is_some(), ..exec.asked() };

@@ -15,8 +15,8 @@ use crate::standing::{Closing, Standing};
 use crate::{Engine, nobody};
 use cofferdam_guest::wire;
 use cofferdam_model::{
-    Body, Changes, ChangesDecided, ExecInfo, Exit, LimitHit, LiveState, SessionChanged, SessionId,
-    SessionInfo, SessionSpec, Span, Usage,
+    Body, Changes, ExecInfo, Exit, FileChange, LimitHit, LiveState, SessionChanged, SessionId, SessionInfo,
+    SessionSpec, Span, Usage,
 };
 use rustix::process::Signal;
 use std::time::{Duration, Instant};
@@ -30,13 +30,19 @@ pub(super) struct Opened {
     pub(super) mailbox: Mailbox,
 }
 
+/// What is still to be said when nothing of a session is left.
+pub(super) struct Over {
+    pub(super) result: Result<(), EngineError>,
+    pub(super) reply: Option<(ReplyTo, Reply)>,
+}
+
 /// Opens a session, tells of it or why not, and holds it until it ends.
 pub(super) fn hold(
     engine: &Engine,
     asked: CreateAsked,
     operator: Operator,
     tell: impl FnOnce(Result<Opened, Reply>),
-) -> Result<(), EngineError> {
+) -> Over {
     match Holder::open(engine, asked, operator) {
         Ok((holder, mailbox)) => {
             tell(Ok(Opened { session: holder.standing.session.clone(), mailbox }));
@@ -44,7 +50,7 @@ pub(super) fn hold(
         }
         Err(error) => {
             tell(Err(Reply::error(&error)));
-            Err(error)
+            Over { result: Err(error), reply: None }
         }
     }
 }
@@ -132,17 +138,17 @@ impl Holder {
         }
     }
 
-    fn hold(mut self) -> Result<(), EngineError> {
-        let ended = loop {
+    fn hold(mut self) -> Over {
+        let (home, session) = (self.standing.home.clone(), self.standing.session.clone());
+        let over = loop {
             match self.turn() {
                 Ok(None) => {}
                 Ok(Some(ending)) => break self.end(ending),
-                Err(error) => break self.fail(error),
+                Err(error) => break self.fail(error, None),
             }
         };
-        let (home, session, result) = ended;
         register::strike(&home, &session);
-        result
+        over
     }
 
     /// Waits for something, and does all there is to do.
@@ -151,7 +157,12 @@ impl Holder {
         let until = match self.clock.due(self.state, now) {
             Due::Nothing(until) => until,
             Due::Pause => {
-                self.pause(LiveState::IdlePaused, "idle time")?;
+                match self.pause(LiveState::IdlePaused, "idle time") {
+                    Err(error @ EngineError::Record(_)) => return Err(error),
+                    // Something in it cannot be stopped just now: it is tried again when it has been idle again.
+                    Err(_) => self.clock.restart_idle(now),
+                    Ok(()) => {}
+                }
                 return Ok(None);
             }
             Due::Unused => return Ok(Some(Ending::by("lifetime", "its last command has ended"))),
@@ -211,7 +222,9 @@ impl Holder {
             Letter::About { exec, question } => {
                 let id = self.execs.iter().find(|e| e.info.id == exec).and_then(|e| e.running);
                 match (question, id) {
-                    (Question::Signal { number, .. }, Some(id)) => self.relay.signal(id, number)?,
+                    (Question::Signal { number: number @ 1..=64, .. }, Some(id)) => {
+                        self.relay.signal(id, number)?;
+                    }
                     (Question::Resize { rows, columns }, Some(id)) => {
                         self.relay.resize(id, wire::Size { rows, columns })?;
                     }
@@ -332,8 +345,7 @@ impl Holder {
     }
 
     /// Ends everything in good order: nothing runs, all that ran is on record, then changes are decided.
-    fn end(mut self, ending: Ending) -> (cofferdam_store::Home, SessionId, Result<(), EngineError>) {
-        let (home, session) = (self.standing.home.clone(), self.standing.session.clone());
+    fn end(mut self, ending: Ending) -> Over {
         let Ending { exit, changes, by, reason, limit, error, reply } = ending;
         let counted = self.standing.sandbox.counters();
         let before = (|| {
@@ -351,40 +363,29 @@ impl Holder {
             Ok(())
         })();
         if let Err(error) = before {
-            let (_, _, result) = self.fail(error);
-            return (home, session, result);
+            return self.fail(error, reply);
         }
         let peak_memory = counted.peak_memory.unwrap_or(0).max(self.usage.peak_memory);
         let usage = Usage { peak_memory, ..self.usage };
         let decided_by = changes.is_some().then_some(by.as_str());
         let changes = changes.unwrap_or(self.spec.changes);
-        let closed = self.standing.close(Closing {
-            exit,
-            usage,
-            changes,
-            by: decided_by,
-            decide: &mut |_| false,
-            error,
-        });
-        let result = closed.map(|closed| closed.decided);
-        if let Some(reply) = reply {
-            reply.send(match &result {
-                Ok(decided) => Reply::Ended { changes: Option::<ChangesDecided>::clone(decided) },
-                Err(error) => Reply::error(error),
-            });
-        }
-        (home, session, result.map(drop))
+        let decide = &mut |_: &[FileChange]| false;
+        let closed = self.standing.close(Closing { exit, usage, changes, by: decided_by, decide, error });
+        let answer = match &closed {
+            Ok(closed) => Reply::Ended { changes: closed.decided.clone() },
+            Err(error) => Reply::error(error),
+        };
+        Over { result: closed.map(drop), reply: reply.map(|to| (to, answer)) }
     }
 
     /// The guest cannot be trusted, or the trace not be written: nothing goes on.
-    fn fail(mut self, error: EngineError) -> (cofferdam_store::Home, SessionId, Result<(), EngineError>) {
-        let (home, session) = (self.standing.home.clone(), self.standing.session.clone());
+    fn fail(mut self, error: EngineError, reply: Option<ReplyTo>) -> Over {
         let last = Reply::error(&error);
         for exec in &mut self.execs {
             exec.watcher.take().iter().for_each(|watcher| say_last(watcher, &last));
         }
         drop(self.relay.leave(true));
         let error = self.standing.fail(error, self.usage);
-        (home, session, Err(error))
+        Over { result: Err(error), reply: reply.map(|to| (to, last)) }
     }
 }

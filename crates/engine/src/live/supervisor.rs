@@ -7,6 +7,7 @@ use super::operator::Operator;
 use super::{Mailbox, register};
 use crate::Engine;
 use crate::control::{Answers, Asked, Control, CreateAsked, Lines, Question, Reply};
+use crate::egress::make_room;
 use crate::error::EngineError;
 use cofferdam_model::{Changes, SessionId};
 use cofferdam_sys::descriptor;
@@ -60,6 +61,7 @@ impl Engine {
         let Some(_lock) = self.lock()? else { return Ok(()) };
         let ending = [Signal::TERM, Signal::INT, Signal::HUP];
         let signals = Signals::listen(&ending).map_err(|errno| failed(errno.into()))?;
+        make_room();
         register::forget(&self.home);
         self.housekeeping();
         let engine = Engine { home: self.home.clone() };
@@ -156,19 +158,25 @@ impl Supervisor {
         let thread = std::thread::Builder::new().name("session".into()).spawn(move || {
             let engine = Engine { home: this.engine.home.clone() };
             let mut session = None;
-            let held = holder::hold(&engine, asked, operator, |result| {
+            let over = holder::hold(&engine, asked, operator, |result| {
                 if let Ok(opened) = &result {
                     session = Some(opened.session.clone());
                     this.books().sessions.insert(opened.session.clone(), opened.mailbox.clone());
                 }
                 let _ = opened.send(result);
             });
-            if let (Err(error), Some(session)) = (held, &session) {
+            if let (Err(error), Some(session)) = (&over.result, &session) {
                 (this.log)(&format!("session {session}: {error}"));
             }
-            let mut books = this.books();
-            session.iter().for_each(|session| drop(books.sessions.remove(session)));
-            named.iter().for_each(|name| _ = books.names.remove(name));
+            {
+                let mut books = this.books();
+                session.iter().for_each(|session| drop(books.sessions.remove(session)));
+                named.iter().for_each(|name| _ = books.names.remove(name));
+            }
+            // Last of all: who waited for the end may use its name again.
+            if let Some((to, reply)) = over.reply {
+                to.send(reply);
+            }
         });
         let result = match thread {
             Ok(thread) => {
