@@ -1,6 +1,6 @@
 //! How a sandbox comes to be: a table of steps, each with its undo.
 
-use crate::cgroup::{self, Groups, Version, hierarchies};
+use crate::cgroup::{self, Groups, Version, hierarchies_of};
 use crate::explain::{explain_launch, explain_op};
 use crate::filter::{self, Choice};
 use crate::layer::{self, Layer};
@@ -243,7 +243,8 @@ fn place_groups(m: &mut Making) -> Result<(), Failure> {
     if m.born_in_group || m.without.iter().any(|name| name.starts_with("cgroup")) {
         return Ok(());
     }
-    m.groups = Groups::place(&hierarchies(), &group_name(&m.spec.id), &m.limits.cgroup);
+    let found = hierarchies_of(&m.limits.cgroup.controllers().collect::<Vec<_>>());
+    m.groups = Groups::place(&found, &group_name(&m.spec.id), &m.limits.cgroup);
     let demanded = [("memory", m.spec.limits.memory.is_some()), ("cpu", m.spec.limits.cpu.is_some())];
     let accepts = m.spec.accept.contains(&Weakness::Rlimits);
     for (controller, reason) in &m.groups.missing {

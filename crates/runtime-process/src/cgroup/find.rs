@@ -19,9 +19,14 @@ const ALL: [Controller; 5] =
     [Controller::Memory, Controller::Pids, Controller::Cpu, Controller::Freezer, Controller::Account];
 
 pub(crate) fn hierarchies() -> Hierarchies {
+    hierarchies_of(&ALL)
+}
+
+/// The same for some controllers: each that is looked for costs a little.
+pub(crate) fn hierarchies_of(controllers: &[Controller]) -> Hierarchies {
     let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
     let own = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
-    parse(&mounts, &own)
+    parse(&mounts, &own, controllers)
 }
 
 /// Whether the host has version 2 and nothing else.
@@ -30,13 +35,13 @@ pub(crate) fn is_unified() -> bool {
     rustix::fs::statfs("/sys/fs/cgroup").is_ok_and(|found| found.f_type as u64 == CGROUP2_SUPER_MAGIC)
 }
 
-fn parse(mounts: &str, own: &str) -> Hierarchies {
+fn parse(mounts: &str, own: &str, controllers: &[Controller]) -> Hierarchies {
     let mut found = Hierarchies::default();
     for line in mounts.lines() {
         let Some(mount) = Mount::parse(line) else { continue };
         match mount.kind {
             "cgroup" => {
-                for controller in ALL {
+                for &controller in controllers {
                     if mount.options.split(',').any(|o| o == controller.name()) {
                         let place = own_path(own, Some(controller.name()));
                         found.v1.push((controller, mount.locate(place)));
@@ -136,7 +141,7 @@ mod tests {
 
     #[test]
     fn each_controller_is_found_where_it_is() {
-        let found = parse(HYBRID, "4:memory:/job/a\n1:cpu,cpuacct:/\n0::/\n");
+        let found = parse(HYBRID, "4:memory:/job/a\n1:cpu,cpuacct:/\n0::/\n", &ALL);
         let controllers: Vec<Controller> = found.v1.iter().map(|(c, _)| *c).collect();
         assert_eq!(controllers, [Controller::Memory, Controller::Cpu, Controller::Account]);
         assert_eq!(found.v2, [PathBuf::from("/cg/unified")]);
@@ -158,6 +163,6 @@ mod tests {
 
     #[test]
     fn nothing_mounted_is_said() {
-        assert_eq!(parse("", "").notes.len(), 1);
+        assert_eq!(parse("", "", &ALL).notes.len(), 1);
     }
 }

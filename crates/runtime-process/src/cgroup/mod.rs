@@ -6,7 +6,7 @@ mod freeze;
 mod v1;
 mod v2;
 
-pub(crate) use find::{Hierarchies, hierarchies, is_unified};
+pub(crate) use find::{Hierarchies, hierarchies, hierarchies_of, is_unified};
 pub(crate) use freeze::thaw_group;
 
 use cofferdam_model::{Bytes, Cores, LimitHit};
@@ -54,7 +54,7 @@ pub(crate) struct Wanted {
 }
 
 impl Wanted {
-    fn controllers(&self) -> impl Iterator<Item = Controller> {
+    pub(crate) fn controllers(&self) -> impl Iterator<Item = Controller> {
         let wanted = [
             (Controller::Memory, self.memory.is_some()),
             (Controller::Pids, self.pids.is_some()),
