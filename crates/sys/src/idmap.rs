@@ -5,19 +5,19 @@ use crate::clone::{Request, Sharer, share};
 use crate::raw;
 use rustix::fd::OwnedFd;
 use rustix::io::Errno;
-use rustix::process::Signal;
+use rustix::process::{Pid, Signal};
 use std::io;
 
 /// What is left of the helper once its namespace has a file. Dropping it ends the helper and waits for that, so
 /// whoever has something better to do keeps it for a while.
 pub struct Holder {
-    _child: Sharer<()>,
+    _child: Sharer<Pid>,
 }
 
 /// A namespace with these maps, each in the form of `/proc/PID/uid_map`. Needs CAP_SETUID and CAP_SETGID here.
 pub fn namespace(uid_map: &str, gid_map: &str) -> io::Result<(OwnedFd, Holder)> {
     let request = Request { namespaces: libc::CLONE_NEWUSER as u64, cgroup: None };
-    let holder = share(&request, (), hold)?;
+    let holder = share(&request, rustix::process::getpid(), hold)?;
     let pid = holder.pid.as_raw_nonzero();
     std::fs::write(format!("/proc/{pid}/uid_map"), uid_map)?;
     std::fs::write(format!("/proc/{pid}/gid_map"), gid_map)?;
@@ -25,8 +25,12 @@ pub fn namespace(uid_map: &str, gid_map: &str) -> io::Result<(OwnedFd, Holder)> 
     Ok((file.into(), Holder { _child: holder }))
 }
 
-extern "C" fn hold((): &()) -> ! {
+extern "C" fn hold(parent: &Pid) -> ! {
     let _ = rustix::process::set_parent_process_death_signal(Some(Signal::KILL));
+    // One that was killed before this ran has sent no signal, and nobody else ends us.
+    if rustix::process::getppid() != Some(*parent) {
+        raw::exit_now(0);
+    }
     let mut nothing = [];
     while rustix::event::poll(&mut nothing, None).is_ok() {}
     raw::exit_now(0)
