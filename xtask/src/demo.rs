@@ -1,6 +1,9 @@
 //! `cargo xtask demo`: the main job on the released binary. An example agent runs twice, without a sandbox
-//! and in one; then its trace is shown, verified, damaged and verified again. It ends with what was seen, and
-//! fails if any of it was not so. Nothing is left behind unless `--keep` asks for it.
+//! and in one; then its trace is shown, verified, damaged and verified again. A second agent spends a key that it
+//! never holds. It ends with what was seen, and fails if any of it was not so. Nothing is left behind unless
+//! `--keep` asks for it, and nothing of the user's is used: neither home nor variables.
+
+mod coffer;
 
 use crate::command::{self, CommandError};
 use crate::packages;
@@ -31,6 +34,10 @@ pub(crate) enum DemoError {
     NoReport { path: PathBuf, source: io::Error },
     #[error("{path} is not the agent's report: {source}; look at what was printed above")]
     Report { path: PathBuf, source: serde_json::Error },
+    #[error("the programs of the demonstration could not be watched: {0}; try again")]
+    Service(io::Error),
+    #[error("the payment service said `{0}` and no port; look at what was printed above")]
+    NoPort(String),
 }
 
 /// What the agent says it could do, in `report.json`.
@@ -57,11 +64,13 @@ pub(crate) fn main(args: &Args) -> crate::Outcome {
     }
     let cofferdam = crate::dist::build(&root)?;
     let temp = tempfile::Builder::new().prefix("cofferdam-demo.").tempdir()?;
-    let stage = Stage::set(temp.path(), &root.join("examples/agent"))?;
+    let example = root.join("examples/agent");
+    let stage = Stage::set(temp.path(), &example)?;
     let mut seen = Vec::new();
     outside(&stage, &mut seen)?;
     inside(&stage, &cofferdam, &mut seen)?;
     trace(&stage, &cofferdam, &mut seen)?;
+    coffer::show(&stage, &cofferdam, &example, &mut seen)?;
     println!("\n== what was seen");
     seen.iter().for_each(|(what, held)| println!("{} {what}", if *held { "yes " } else { "NO  " }));
     if args.keep {
@@ -103,6 +112,14 @@ impl Stage {
         Ok([&python, "agent.py", "notes.md", "--key", &key, "--connect", &address.to_string()]
             .map(str::to_owned)
             .to_vec())
+    }
+
+    /// A program without the variables of whoever runs this: keys of theirs are not the demonstration's to find.
+    fn plain(&self, program: &Path) -> Command {
+        let mut command = Command::new(program);
+        command.env_clear().env("LANG", "C.UTF-8").env("PATH", std::env::var_os("PATH").unwrap_or_default());
+        command.env("COFFERDAM_HOME", self.dir.join("state")).env("HOME", self.dir.join("home"));
+        command
     }
 
     fn show(&self, command: &mut Command) -> Result<Output, DemoError> {

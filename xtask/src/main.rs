@@ -7,9 +7,11 @@ mod bench;
 mod command;
 mod demo;
 mod dist;
+mod escape;
 mod packages;
 mod test;
 mod tidy;
+mod venv;
 mod workspace;
 
 use clap::{Parser, Subcommand};
@@ -26,7 +28,7 @@ struct Cli {
 enum Task {
     /// Hold the invariants of ARCHITECTURE.md: every violation on its own line, exit 1 if there is one
     Tidy(tidy::Args),
-    /// Install what the tests need, then fmt, clippy, tidy, all tests and cargo-deny
+    /// Install what the tests need, then fmt, clippy, tidy, all tests, the escape score and cargo-deny
     Test(test::Args),
     /// Build the released binary and run an example agent in a sandbox, with its trace
     Demo(demo::Args),

@@ -25,20 +25,26 @@ const fn extra(package: &'static str, program: &'static str, why: &'static str) 
 
 pub(crate) const TESTS: &[Need] = &[
     need("gcc", "cc", "SQLite, zstd and ring are built from C"),
+    need("curl", "curl", "the egress tests use it inside a sandbox"),
     need("git", "git", "the end-to-end tests use it inside a sandbox"),
+    need("nodejs", "node", "the egress tests use it inside a sandbox"),
+    need("npm", "npm", "the egress tests use it inside a sandbox"),
+    need("openssl", "openssl", "the egress tests use it inside a sandbox"),
     need("passwd", "useradd", "the end-to-end tests make a plain user"),
-    need("python3", "python3", "the escape attempts and the example agent are Python"),
+    need("python3", "python3", "the escape attempts, the test servers and the example agent are Python"),
+    need("python3-pip", "pip3", "installs test servers and clients, and is one of the clients"),
     need("uidmap", "newuidmap", "a plain user's range of sub-ids"),
     need("util-linux", "setpriv", "the end-to-end tests become a plain user"),
+    need("wget", "wget", "the egress tests use it inside a sandbox"),
     extra("bubblewrap", "bwrap", "the yardstick of the start benchmark"),
     extra("e2fsprogs", "mkfs.ext4", "a small file system that can run full"),
     extra("iproute2", "ip", "network namespaces as another tool sees them"),
-    extra("nodejs", "node", "a second interpreter inside a sandbox"),
     extra("strace", "strace", "system calls as another tool sees them"),
 ];
 
 pub(crate) const DEMO: &[Need] = &[
     need("gcc", "cc", "SQLite, zstd and ring are built from C"),
+    need("openssl", "openssl", "the payment service of the demonstration needs a certificate"),
     need("python3", "python3", "the example agent is Python"),
     extra("uidmap", "newuidmap", "a plain user's range of sub-ids"),
 ];

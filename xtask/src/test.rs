@@ -2,7 +2,7 @@
 //! all of them run even when one fails, so that a person fixes everything at once.
 
 use crate::command::{self, CommandError};
-use crate::packages;
+use crate::{packages, venv};
 use std::fmt;
 use std::io::{BufRead, BufReader, Write};
 use std::ops::AddAssign;
@@ -47,10 +47,12 @@ const fn step(name: &'static str, run: fn(&Plan) -> Result<Verdict, CommandError
 const STEPS: &[Step] = &[
     Step { first: true, ..step("packages", provide) },
     Step { first: true, ..step("toolchain", toolchain) },
+    step("clients", clients),
     step("fmt", fmt),
     step("clippy", clippy),
     step("tidy", tidy),
     step("tests", tests),
+    step("escape", escape),
     step("deny", deny),
 ];
 
@@ -136,6 +138,17 @@ fn provide(plan: &Plan) -> Result<Verdict, CommandError> {
     })
 }
 
+/// Without them the tests that need them fail by themselves, and say so.
+fn clients(plan: &Plan) -> Result<Verdict, CommandError> {
+    if !plan.packages.is_empty() && !plan.packages.iter().any(|name| name == "cofferdam-cli") {
+        return Ok(Verdict::Skipped("only the tests of `cli` use them".to_owned()));
+    }
+    Ok(match venv::provide(&plan.root, plan.install) {
+        Ok(dir) => Verdict::Passed(format!("in {}", dir.display())),
+        Err(error) => Verdict::Failed(error.to_string()),
+    })
+}
+
 /// rustfmt and clippy belong to rustup's default profile, not to its minimal one.
 fn toolchain(plan: &Plan) -> Result<Verdict, CommandError> {
     let has = |task: &str| plan.cargo(task).arg("--version").output().is_ok_and(|o| o.status.success());
@@ -171,6 +184,9 @@ fn tidy(_: &Plan) -> Result<Verdict, CommandError> {
 fn tests(plan: &Plan) -> Result<Verdict, CommandError> {
     let mut cargo = plan.cargo("test");
     cargo.args(plan.scope("--workspace")).arg("--no-fail-fast").stdout(Stdio::piped());
+    if let Ok(dir) = venv::provide(&plan.root, false) {
+        cargo.env(venv::VARIABLE, dir);
+    }
     let line = command::line(&cargo);
     let failed = |source| CommandError::Start { line: line.clone(), source };
     let mut child = cargo.spawn().map_err(failed)?;
@@ -189,6 +205,21 @@ fn tests(plan: &Plan) -> Result<Verdict, CommandError> {
         (true, 0) => Verdict::Failed("no test ran".to_owned()),
         (true, _) => Verdict::Passed(detail),
         (false, _) => Verdict::Failed(detail),
+    })
+}
+
+/// The escape score, against its floor.
+fn escape(plan: &Plan) -> Result<Verdict, CommandError> {
+    if !plan.packages.is_empty() && !plan.packages.iter().any(|name| name == "cofferdam-cli") {
+        return Ok(Verdict::Skipped("only with the crate cli".to_owned()));
+    }
+    Ok(match crate::escape::check(&plan.root) {
+        Ok(Ok(score)) => Verdict::Passed(score),
+        Ok(Err(wrong)) => {
+            wrong.iter().for_each(|line| println!("  {line}"));
+            Verdict::Failed("the score is not its floor: see the lines above".to_owned())
+        }
+        Err(error) => Verdict::Failed(error.to_string()),
     })
 }
 

@@ -86,6 +86,8 @@ pub(crate) enum Command {
     Session(Session),
     /// Tell what this host can enforce, and the fix for each no
     Doctor,
+    /// Try to get out of a sandbox in every way we know, and tell what was blocked
+    Escape(Escape),
     /// Write a starting set-up for the agent found here
     Init(Init),
     /// Hold sessions that stay; started by `session create`
@@ -97,6 +99,50 @@ pub(crate) enum Command {
     /// Print the manual page
     #[command(hide = true)]
     Man,
+    /// What `escape` runs, inside and outside
+    #[command(hide = true)]
+    Probe {
+        #[command(subcommand)]
+        command: ProbeCommand,
+    },
+}
+
+#[derive(ClapArgs)]
+pub(crate) struct Escape {
+    /// Only this tier [default: every one that works here]
+    #[arg(long, value_name = "TIER")]
+    pub(crate) tier: Option<Tier>,
+    /// Say what is tried and what should stop it, and try nothing
+    #[arg(long)]
+    pub(crate) list: bool,
+    /// Only this check, or all of a scenario; repeatable
+    #[arg(long, value_name = "ID")]
+    pub(crate) check: Vec<String>,
+    /// Leave a control out, to see what only it holds; repeatable
+    #[arg(long, value_name = "CONTROL")]
+    pub(crate) without: Vec<String>,
+}
+
+#[derive(Subcommand)]
+pub(crate) enum ProbeCommand {
+    /// Make these attempts, each in a process of its own
+    All { facts: String, ids: Vec<String> },
+    /// Make one attempt in this process
+    One {
+        facts: String,
+        id: String,
+        #[arg(long = "in", value_enum, default_value_t = Surroundings::AsIs)]
+        surroundings: Surroundings,
+    },
+    /// Keep a secret until the input ends
+    Hold,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum Surroundings {
+    AsIs,
+    Apart,
+    World,
 }
 
 impl Command {
@@ -395,12 +441,22 @@ pub(crate) struct SecretAdd {
 
 #[derive(ClapArgs)]
 pub(crate) struct Init {
-    /// The agent to set up for: a program's name [default: the first one found]
+    /// The agent to set up for: claude, codex, gemini-cli, aider, goose, opencode, python, node [default: the one
+    /// found here]
     pub(crate) agent: Option<String>,
-    /// Where to write
+    /// Also let it use this service (stripe, slack, github, …); repeatable
+    #[arg(long, value_name = "SERVICE")]
+    pub(crate) with: Vec<String>,
+    /// Put the keys that were found into the vault, each from where it is
+    #[arg(long)]
+    pub(crate) add_secrets: bool,
+    /// Where to write the session's description; its policy goes beside it
     #[arg(long, value_name = "FILE", default_value = "cofferdam.toml")]
     pub(crate) out: PathBuf,
     /// Replace what is there
     #[arg(long)]
     pub(crate) force: bool,
+    /// The command that starts the agent, where that is not to be found out
+    #[arg(last = true, value_name = "CMD")]
+    pub(crate) command: Vec<String>,
 }

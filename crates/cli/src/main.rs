@@ -43,7 +43,9 @@ fn dispatch(args: Args, output: &Output) -> Result<u8, Failure> {
         Command::Session(session) => command::session::run(home, session, output),
         Command::Supervise => command::supervise::run(home),
         Command::Doctor => command::doctor::run(output),
-        Command::Init(init) => command::init::run(init, output),
+        Command::Escape(escape) => command::escape::run(&escape, output),
+        Command::Probe { command } => command::probe::run(command, output),
+        Command::Init(init) => command::init::run(home, init, output),
         Command::Completions { shell } => command::generate::completions(shell),
         Command::Man => command::generate::man(),
     }

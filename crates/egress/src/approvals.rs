@@ -55,6 +55,7 @@ pub struct Approvals {
 /// Takes the question back when the one who asked is dropped.
 pub(crate) struct Question {
     id: u64,
+    until: u64,
     queue: Arc<Approvals>,
     answer: oneshot::Receiver<Reply>,
 }
@@ -100,10 +101,10 @@ impl Approvals {
         held.id = queue.0;
         held.since = epoch_seconds();
         held.until = held.since + patience.as_secs();
-        let id = held.id;
+        let (id, until) = (held.id, held.until);
         queue.1.insert(id, Waiting { held, reply });
         drop(queue);
-        Ok(Question { id, queue: self.clone(), answer })
+        Ok(Question { id, until, queue: self.clone(), answer })
     }
 
     fn lock(&self) -> MutexGuard<'_, (u64, BTreeMap<u64, Waiting>)> {
@@ -112,6 +113,11 @@ impl Approvals {
 }
 
 impl Question {
+    /// By which it can be answered, and until when (in seconds since the Unix epoch).
+    pub(crate) fn number(&self) -> (u64, u64) {
+        (self.id, self.until)
+    }
+
     pub(crate) async fn wait(mut self, patience: Duration) -> Reply {
         match tokio::time::timeout(patience, &mut self.answer).await {
             Ok(Ok(reply)) => reply,

@@ -70,6 +70,8 @@ pub(crate) struct Exchange {
 pub(crate) trait Watch: Send + Sync {
     /// Something in this exchange must not pass, and it was cut.
     fn stopped(&self, failure: &Failure, asked: &EgressDecided);
+    /// Something about this exchange, which the event `event` allowed, is worth an alarm.
+    fn noticed(&self, alarm: Alarm, why: &str, asked: &EgressDecided, event: u64);
     fn raise(&self, alarm: Alarm);
 }
 
@@ -88,17 +90,24 @@ impl Exchange {
             }
         };
         if let Err(why) = within {
-            self.explain(why);
+            self.explain(why.clone());
             self.cut(Ending::OverBudget);
-            self.live.raise(Alarm::Budget);
+            self.noticed(Alarm::Budget, &why);
         }
         if let Some(large) = self.large {
             let all = self.sent.load(Relaxed) + self.received.load(Relaxed);
             // Only the bytes that reach the mark do so.
             if all >= large && all - bytes < large {
-                self.flag(format!("a transfer of more than {large} bytes"));
-                self.live.raise(Alarm::LargeTransfer);
+                let why = format!("a transfer of more than {large} bytes");
+                self.noticed(Alarm::LargeTransfer, &why);
+                self.flag(why);
             }
+        }
+    }
+
+    fn noticed(&self, alarm: Alarm, why: &str) {
+        if let Some(watch) = self.live.watch() {
+            watch.noticed(alarm, why, &self.asked, self.parent);
         }
     }
 
@@ -238,12 +247,6 @@ impl Live {
 
     fn watch(&self) -> Option<Arc<dyn Watch>> {
         self.watch.get().and_then(Weak::upgrade)
-    }
-
-    fn raise(&self, alarm: Alarm) {
-        if let Some(watch) = self.watch() {
-            watch.raise(alarm);
-        }
     }
 
     /// Begins what the event `parent` allowed.

@@ -6,6 +6,7 @@
 //! request it belongs to. It keeps no state beyond the session and prints nothing.
 
 pub mod address;
+mod alert;
 mod approvals;
 mod budget;
 pub mod dns;
@@ -26,6 +27,7 @@ pub mod swap;
 mod tls;
 mod upstream;
 
+pub use alert::{Alerting, BadRoute, Sign};
 pub use approvals::{ApprovalError, Approvals, Held};
 pub use budget::Cap;
 pub use rules::{Rules, RulesError};

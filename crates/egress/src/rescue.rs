@@ -173,6 +173,14 @@ impl Failure {
         }
     }
 
+    /// The credential that it is about, by name.
+    pub(crate) fn credential(&self) -> Option<&str> {
+        match self {
+            Self::Leak(refusal) => refusal.credential.as_deref(),
+            _ => None,
+        }
+    }
+
     /// Whether it is recorded as a refusal of its own: not what a decision or the end of an exchange tells already.
     pub(crate) fn is_own_event(&self) -> bool {
         match self {

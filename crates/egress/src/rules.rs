@@ -2,6 +2,7 @@
 //! overrides. A policy that cannot be put in force as a whole is not put in force at all.
 
 use crate::address;
+use crate::alert::{BadRoute, Route};
 use crate::rescue::Failure;
 use crate::upstream::trust::{Trust, TrustError};
 use cofferdam_policy::Policy;
@@ -19,11 +20,14 @@ pub enum RulesError {
     Anchor { host: String, path: String, source: io::Error },
     #[error(transparent)]
     Trust(#[from] TrustError),
+    #[error(transparent)]
+    Alert(#[from] BadRoute),
 }
 
 pub struct Rules {
     policy: Arc<Policy>,
     overrides: HashMap<Box<str>, (SocketAddr, Option<Trust>)>,
+    alerts: Vec<Arc<Route>>,
 }
 
 impl Rules {
@@ -49,11 +53,17 @@ impl Rules {
             };
             overrides.insert(host.as_str().into(), (address, trust));
         }
-        Ok(Self { policy, overrides })
+        let alerts = policy.alerts().map(|alert| Route::new(alert, read).map(Arc::new));
+        Ok(Self { alerts: alerts.collect::<Result<_, _>>()?, overrides, policy })
     }
 
     pub fn policy(&self) -> &Arc<Policy> {
         &self.policy
+    }
+
+    /// Whom to tell.
+    pub(crate) fn alerts(&self) -> &[Arc<Route>] {
+        &self.alerts
     }
 
     /// The operator's word on where this host is reached.

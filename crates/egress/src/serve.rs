@@ -1,6 +1,7 @@
 //! The door for the engine: listeners in, a handle out. The proxy runs on threads of its own, because those
 //! who start it are not asynchronous; the handle changes it while it runs and ends it in order.
 
+use crate::alert::Sighting;
 use crate::approvals::Approvals;
 use crate::budget::Cap;
 use crate::dns::{self, Desk, Query, Receive, Stray, Tap};
@@ -10,7 +11,7 @@ use crate::rules::Rules;
 use crate::session::{Config, ControlError, Session, Stats};
 use crate::stream::{Accepted, Door};
 use cofferdam_model::{Body, Ending, NameAsked, StrayPacket};
-use cofferdam_policy::{Action, Effect};
+use cofferdam_policy::{Action, Effect, Notice};
 use cofferdam_vault::Plain;
 use std::io;
 use std::net::{SocketAddr, TcpListener, UdpSocket};
@@ -81,6 +82,7 @@ pub fn serve(listeners: Listeners, config: Config, callers: Option<Arc<dyn Calle
         tokio::spawn(dns::stray_udp(socket, receive, tap.clone()));
     }
     tokio::spawn(sweep(session.clone()));
+    session.alerts.open(session.rules.load().alerts(), Some(runtime.handle().clone()));
     drop(inside);
     Ok(Handle { session, runtime: Some(runtime) })
 }
@@ -148,6 +150,7 @@ impl Handle {
     pub fn replace_policy(&self, rules: Rules, by: &str) -> Result<u64, ControlError> {
         let rules = Arc::new(rules);
         self.session.rules.store(rules.clone());
+        self.session.alerts.open(rules.alerts(), None);
         self.session.pool.clear();
         let cut = self.session.live.cut(Ending::PolicyChanged, |exchange| {
             Question::again(&exchange.asked).decide(&rules).effect == Effect::Deny
@@ -197,6 +200,7 @@ impl Handle {
         let Some(runtime) = self.runtime.take() else { return };
         self.session.approvals.deny_all("the session's end");
         self.session.live.cut(Ending::SessionEnded, |_| true);
+        runtime.block_on(self.session.alerts.close());
         runtime.shutdown_timeout(ENDING);
     }
 }
@@ -217,13 +221,23 @@ impl Tap for Session {
 
     fn query(&self, query: Query) {
         let fact = NameAsked {
-            name: query.name,
+            name: self.tellable_name(query.name),
             record: query.kind,
             answer: None,
             reason: query.verdict.reason().to_owned(),
             times: query.times,
         };
-        let _ = self.record.append(None, &Body::NameAsked(fact));
+        let (name, reason, times) = (fact.name.clone(), fact.reason.clone(), fact.times);
+        let event = self.record.append(None, &Body::NameAsked(fact)).ok();
+        let cause = "name".to_owned();
+        self.alerts.tell(Notice::Refused, &self.coffer, || Sighting {
+            cause,
+            destination: name,
+            detail: reason,
+            event,
+            times,
+            ..Sighting::default()
+        });
     }
 
     fn stray(&self, stray: Stray) {
@@ -234,6 +248,16 @@ impl Tap for Session {
             reason: stray.what.to_owned(),
             times: stray.times,
         };
-        let _ = self.record.append(None, &Body::StrayPacket(fact));
+        let (destination, detail, times) = (fact.destination.clone(), fact.reason.clone(), fact.times);
+        let event = self.record.append(None, &Body::StrayPacket(fact)).ok();
+        let cause = "datagram".to_owned();
+        self.alerts.tell(Notice::Refused, &self.coffer, || Sighting {
+            cause,
+            destination,
+            detail,
+            event,
+            times,
+            ..Sighting::default()
+        });
     }
 }

@@ -1,9 +1,11 @@
 //! What all connections of a session share: its rules, credentials, names and record, and what has been
 //! switched on it while it runs.
 
+use crate::alert::{Alerting, Alerts, Sighting};
 use crate::approvals::Approvals;
 use crate::budget::Tallies;
 use crate::exchange::{Exchange, Live, Watch};
+use crate::http::service::WITHHELD;
 use crate::names::Names;
 use crate::rescue::Failure;
 use crate::rules::Rules;
@@ -12,7 +14,7 @@ use crate::tls::Ca;
 use crate::upstream::pool::Pool;
 use arc_swap::ArcSwap;
 use cofferdam_model::{Body, ControlChanged, EgressDecided, EgressRefused, Ending, NotRecorded, Record, Via};
-use cofferdam_policy::{Alarm, Deed, Occasion};
+use cofferdam_policy::{Alarm, Deed, Notice, Occasion};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -49,6 +51,7 @@ pub struct Config {
     pub ca: Arc<Ca>,
     pub record: Arc<dyn Record>,
     pub limits: Limits,
+    pub alerting: Alerting,
 }
 
 /// Counters since the session began.
@@ -78,6 +81,7 @@ pub(crate) struct Session {
     pub(crate) record: Arc<dyn Record>,
     pub(crate) limits: Limits,
     pub(crate) approvals: Arc<Approvals>,
+    pub(crate) alerts: Alerts,
     pub(crate) live: Arc<Live>,
     pub(crate) pool: Arc<Pool>,
     pub(crate) tallies: Tallies,
@@ -93,6 +97,7 @@ impl Session {
             names: config.names,
             ca: config.ca,
             live: Live::new(config.record.clone()),
+            alerts: Alerts::new(config.alerting, config.record.clone()),
             record: config.record,
             limits: config.limits,
             approvals: Arc::default(),
@@ -118,9 +123,21 @@ impl Session {
         Ok(())
     }
 
+    /// A name as the record may hold it.
+    pub(crate) fn tellable_name(&self, name: String) -> String {
+        if self.coffer.check_name(&name).is_ok() { name } else { WITHHELD.to_owned() }
+    }
+
     /// Records a refusal that no policy was asked about. It is refused whether or not this works.
-    pub(crate) fn tell_refused(&self, failure: &Failure, via: Via, destination: String, request: String) {
+    pub(crate) fn tell_refused(
+        &self,
+        failure: &Failure,
+        (via, program): (Via, Option<&str>),
+        destination: String,
+        request: String,
+    ) {
         self.counters.refused.fetch_add(1, Relaxed);
+        let destination = self.tellable_name(destination);
         let refused = EgressRefused {
             cause: failure.cause().to_owned(),
             via,
@@ -130,7 +147,21 @@ impl Session {
             alarm: failure.alarm().is_some(),
             times: 1,
         };
-        let _ = self.record.append(None, &Body::EgressRefused(Box::new(refused)));
+        let body = Body::EgressRefused(Box::new(refused));
+        let event = self.record.append(None, &body).ok();
+        let Body::EgressRefused(refused) = body else { return };
+        let notice = failure.alarm().map_or(Notice::Refused, Notice::Alarm);
+        self.alerts.tell(notice, &self.coffer, || Sighting {
+            cause: refused.cause,
+            destination: refused.destination,
+            request: refused.request,
+            detail: refused.detail,
+            program: program.map(str::to_owned),
+            credential: failure.credential().map(str::to_owned),
+            held: None,
+            event,
+            times: 1,
+        });
         if let Some(alarm) = failure.alarm() {
             self.raise(alarm);
         }
@@ -202,7 +233,16 @@ impl Session {
 impl Watch for Session {
     fn stopped(&self, failure: &Failure, asked: &EgressDecided) {
         let destination = format!("{}:{}", asked.host, asked.port);
-        self.tell_refused(failure, asked.via, destination, format!("{} {}", asked.method, asked.path));
+        let from = (asked.via, asked.program.as_deref());
+        self.tell_refused(failure, from, destination, format!("{} {}", asked.method, asked.path));
+    }
+
+    fn noticed(&self, alarm: Alarm, why: &str, asked: &EgressDecided, event: u64) {
+        self.alerts.tell(Notice::Alarm(alarm), &self.coffer, || Sighting {
+            detail: why.to_owned(),
+            ..Sighting::of(asked, Some(event))
+        });
+        self.raise(alarm);
     }
 
     fn raise(&self, alarm: Alarm) {

@@ -123,7 +123,7 @@ fn base_config(leaf_key: &KeyPair) -> Result<ServerConfig, CaError> {
         .with_safe_default_protocol_versions()?
         .with_no_client_auth()
         .with_cert_resolver(Arc::new(SingleCertAndKey::from(none)));
-    config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+    config.alpn_protocols = ["h2", "http/1.1", "http/1.0"].map(Into::into).to_vec();
     config.session_storage = ServerSessionMemoryCache::new(RESUMABLE);
     // One ticket is enough: a client that opens more connections gets one with each.
     config.send_tls13_tickets = 1;

@@ -2,14 +2,16 @@
 //! its trace. Without a policy there is nothing to join, and nothing leaves.
 
 use crate::Engine;
+use crate::denials::Denials;
 use crate::error::EngineError;
 use crate::record::Recorder;
 use crate::secrets::{Ask, placeholder_variables};
 use crate::{policy, trust};
 use cofferdam_egress::names::Names;
 use cofferdam_egress::swap::Coffer;
-use cofferdam_egress::{Ca, Callers, Config, Handle, Limits, Listeners, Rules, serve};
+use cofferdam_egress::{Alerting, Ca, Callers, Config, Handle, Limits, Listeners, Rules, serve};
 use cofferdam_model::{Control, SessionId, SessionSpec, State};
+use cofferdam_policy::Policy;
 use cofferdam_runtime::{Doors, ShownFile};
 use serde_json::{Value, json};
 use std::net::SocketAddr;
@@ -24,6 +26,7 @@ pub(crate) struct Prepared {
     variables: Vec<(String, String)>,
     placeholders: Vec<String>,
     line: Control,
+    session: SessionId,
 }
 
 /// A session's egress, in force. Ends when it is dropped.
@@ -35,6 +38,9 @@ pub(crate) struct Egress {
     pub(crate) placeholders: Vec<String>,
     /// For the enforcement report.
     pub(crate) line: Control,
+    /// What it did not let through, and the policy that says so.
+    pub(crate) denials: Denials,
+    pub(crate) policy: Arc<Policy>,
 }
 
 impl Prepared {
@@ -65,15 +71,8 @@ impl Prepared {
         let ca = Arc::new(Ca::new(&format!("Cofferdam session {session}"))?);
         let trust = trust::spread(ca.pem());
         variables.extend(trust.variables.iter().map(|(name, path)| ((*name).into(), (*path).into())));
-        Ok(Some(Self {
-            rules,
-            coffer: Coffer::new(bound)?,
-            ca,
-            files: trust.files,
-            variables,
-            placeholders,
-            line,
-        }))
+        let (coffer, session) = (Coffer::new(bound)?, session.clone());
+        Ok(Some(Self { rules, coffer, ca, files: trust.files, variables, placeholders, line, session }))
     }
 
     /// What is to be shown inside.
@@ -94,19 +93,22 @@ impl Prepared {
             dns_tcp: Some(doors.dns_tcp),
             stray_udp: doors.stray_udp.into_iter().map(|socket| (socket, receive as _)).collect(),
         };
+        let (denials, policy) = (Denials::default(), self.rules.policy().clone());
         let config = Config {
             rules: self.rules,
             coffer: self.coffer,
             names: Arc::new(Names::default()),
             ca: self.ca,
-            record: Arc::new(recorder.clone()),
+            record: denials.noting(recorder.clone()),
             limits: Limits::default(),
+            alerting: Alerting { session: self.session.to_string(), sign: cofferdam_seal::authenticate },
         };
         let callers: Arc<dyn Callers> = Arc::new(Inside(doors.callers));
         let handle = Arc::new(serve(listeners, config, Some(callers)).map_err(failed)?);
         let mut variables = self.variables;
         variables.extend(proxy_variables(proxy));
-        Ok(Egress { handle, variables, placeholders: self.placeholders, line: self.line })
+        let placeholders = self.placeholders;
+        Ok(Egress { handle, variables, placeholders, line: self.line, denials, policy })
     }
 }
 
@@ -151,6 +153,11 @@ fn line(policy: &cofferdam_policy::Policy, secrets: &[String]) -> Control {
     if !upstreams.is_empty() {
         detail.push_str(&format!("; {} hosts at addresses that the operator names", upstreams.len()));
     }
-    let value = json!({ "rules": rules, "credentials": secrets, "upstreams": upstreams });
+    let alerts: Vec<Value> =
+        policy.alerts().map(|alert| json!({ "id": alert.id, "to": alert.to.to_string() })).collect();
+    if !alerts.is_empty() {
+        detail.push_str(&format!("; alerts to {} places", alerts.len()));
+    }
+    let value = json!({ "rules": rules, "credentials": secrets, "upstreams": upstreams, "alerts": alerts });
     Control { name: "egress".into(), state: State::Enforced, detail, value }
 }

@@ -24,6 +24,8 @@ pub enum EngineError {
         "refused: the {tier} tier is not in this build; use --isolation process, or leave --isolation out"
     )]
     NoTier { tier: Tier },
+    #[error("--without {name}: no control of that name can be left out; there are {known}")]
+    NoControl { name: String, known: String },
     #[error(
         "refused: a floor of {floor} is demanded and the strongest tier here is {have}; lower --floor, or use a host that has {floor}"
     )]

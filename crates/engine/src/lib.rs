@@ -2,9 +2,12 @@
 //! crate that knows all layers; they do not know each other.
 
 mod control;
+mod denials;
 mod egress;
 mod environment;
 mod error;
+pub mod escape;
+pub mod init;
 mod live;
 pub mod policy;
 mod record;
@@ -23,6 +26,7 @@ pub use cofferdam_trace::{Exec, State, Story, Told, Verification};
 /// Secrets, as the doors show them: never a value.
 pub use cofferdam_vault::{Draft as SecretDraft, Entry as SecretEntry, Kept, KeyKind, PRESETS, Remark};
 pub use control::Waiting;
+pub use denials::Denied;
 pub use error::EngineError;
 pub use live::{LiveExec, LiveOutcome, Log};
 pub use relay::Stdio;

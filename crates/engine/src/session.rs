@@ -2,6 +2,7 @@
 
 use crate::Engine;
 use crate::control::{Control, Desk};
+use crate::denials::Denied;
 use crate::egress::{Egress, Prepared};
 use crate::environment::Caller;
 use crate::error::EngineError;
@@ -56,6 +57,8 @@ pub struct Outcome {
     pub changes: Vec<FileChange>,
     pub decided: Option<ChangesDecided>,
     pub limits: Vec<cofferdam_model::LimitHit>,
+    /// What was not let out, each once, and how many more there were than are kept.
+    pub denied: (Vec<Denied>, u64),
     pub trace: PathBuf,
 }
 
@@ -63,10 +66,21 @@ impl Engine {
     /// Runs one command in one sandbox. An error means that Cofferdam failed or refused, not the command.
     pub fn run(&self, run: Run<'_>) -> Result<Outcome, EngineError> {
         run.spec.check()?;
-        let place = self.place(&run.spec, run.ask)?;
+        let backend = tiers::choose(&run.spec)?;
+        self.run_in(run, backend, Caller::Own)
+    }
+
+    /// The same in a sandbox of this backend, for this caller.
+    pub(crate) fn run_in(
+        &self,
+        run: Run<'_>,
+        backend: Box<dyn Backend>,
+        caller: Caller,
+    ) -> Result<Outcome, EngineError> {
+        let place = self.place(backend, &run.spec, run.ask)?;
         // Blocked from here on, so that no signal can end us between two steps.
         let signals = listen(run.tty)?;
-        let way = Way { by: &run.by, durable: run.durable, stays: false, caller: Caller::Own };
+        let way = Way { by: &run.by, durable: run.durable, stays: false, caller };
         let mut standing = self.stand(place, &run.spec, way)?;
         if let Err(error) = open_control(&mut standing) {
             return Err(standing.fail(error, Usage::default()));
@@ -80,14 +94,20 @@ impl Engine {
         };
         let (session, report, trace) =
             (standing.session.clone(), standing.report.clone(), standing.trace.clone());
+        let denials = standing.egress.as_ref().map(|egress| (egress.denials.clone(), egress.policy.clone()));
         let closed = standing.close(Closing { exit, usage, changes, by: None, decide, error: None })?;
+        let denied = denials.map(|(denials, policy)| denials.told(&policy)).unwrap_or_default();
         let Closed { usage, changes, decided, limits } = closed;
-        Ok(Outcome { session, program, exit, usage, report, changes, decided, limits, trace })
+        Ok(Outcome { session, program, exit, usage, report, changes, decided, limits, denied, trace })
     }
 
     /// Everything that can be found wrong before anything is made.
-    pub(crate) fn place(&self, spec: &SessionSpec, ask: &Ask) -> Result<Place, EngineError> {
-        let backend = tiers::choose(spec)?;
+    pub(crate) fn place(
+        &self,
+        backend: Box<dyn Backend>,
+        spec: &SessionSpec,
+        ask: &Ask,
+    ) -> Result<Place, EngineError> {
         let session = self.new_id()?;
         let workdir = find_workdir(spec)?;
         self.complete_commits(&workdir)?;

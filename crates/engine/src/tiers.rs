@@ -3,7 +3,7 @@
 use crate::error::EngineError;
 use cofferdam_model::{Isolation, SessionSpec, Tier};
 use cofferdam_runtime::{Backend, Probe};
-use cofferdam_runtime_process::ProcessBackend;
+use cofferdam_runtime_process::{CAN_BE_LEFT_OUT, ProcessBackend};
 use serde::Serialize;
 
 /// A tier as `doctor` tells of it.
@@ -45,12 +45,35 @@ pub(crate) fn choose(spec: &SessionSpec) -> Result<Box<dyn Backend>, EngineError
         Isolation::Auto => Tier::Process,
         Isolation::Tier(tier) => tier,
     };
+    let backend = backend(tier, &[])?;
+    match spec.floor {
+        Some(floor) if !tier.meets(floor) => Err(EngineError::Floor { floor, have: tier }),
+        _ => Ok(backend),
+    }
+}
+
+/// The backend of a tier. What is left out weakens it on purpose, for the controls of the escape checks.
+pub(crate) fn backend(tier: Tier, without: &[String]) -> Result<Box<dyn Backend>, EngineError> {
     if tier != Tier::Process {
         return Err(EngineError::NoTier { tier });
     }
-    match spec.floor {
-        Some(floor) if !tier.meets(floor) => Err(EngineError::Floor { floor, have: tier }),
-        _ => Ok(Box::new(ProcessBackend::default())),
+    if let Some(name) = without.iter().find(|name| !CAN_BE_LEFT_OUT.contains(&name.as_str())) {
+        return Err(EngineError::NoControl { name: name.clone(), known: CAN_BE_LEFT_OUT.join(", ") });
+    }
+    let without =
+        without.iter().flat_map(|name| [name.as_str()].into_iter().chain(follows(name).iter().copied()));
+    let without = without.map(str::to_owned).collect();
+    Ok(Box::new(ProcessBackend { without, ..ProcessBackend::default() }))
+}
+
+/// What cannot hold without a control either: the host's interfaces are in the host's network, and the kernel takes
+/// no filter and no rules from who could still gain privileges.
+fn follows(control: &str) -> &'static [&'static str] {
+    match control {
+        "namespace.net" => &["network"],
+        "no-new-privileges" => &["landlock", "seccomp", "seccomp.record"],
+        "seccomp" => &["seccomp.record"],
+        _ => &[],
     }
 }
 

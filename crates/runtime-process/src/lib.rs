@@ -39,6 +39,24 @@ pub struct ProcessBackend {
     pub fault: Fault,
 }
 
+/// What `ProcessBackend::without` understands.
+pub const CAN_BE_LEFT_OUT: &[&str] = &[
+    "namespace.pid",
+    "namespace.net",
+    "namespace.ipc",
+    "namespace.uts",
+    "namespace.cgroup",
+    "network",
+    "network.capture",
+    "proc",
+    "capabilities",
+    "no-new-privileges",
+    "landlock",
+    "seccomp",
+    "seccomp.record",
+    "cgroup",
+];
+
 impl Backend for ProcessBackend {
     fn tier(&self) -> Tier {
         Tier::Process

@@ -15,7 +15,9 @@ mod keyring;
 pub use canonical::{CanonicalError, MAX_DEPTH, MAX_INTEGER, Problem, Scratch, append_canonical, canonical};
 pub use chain::{Encoder, Link, event_hash};
 pub use checkpoint::{Mark, Statement};
-pub use cipher::{ByteStream, CipherError, CipherKey, KEY_LEN, SALT_LEN, Stretch, TAG_LEN, authenticate, mark, same};
+pub use cipher::{
+    ByteStream, CipherError, CipherKey, KEY_LEN, SALT_LEN, Stretch, TAG_LEN, authenticate, mark, same,
+};
 pub use digest::{Hasher, digest};
 pub use key::{KeyError, PublicKey, SigningKey, seed_to_pem};
 pub use keyring::{Keyring, SignatureError};

@@ -29,6 +29,8 @@ pub mod landlock;
 #[cfg(feature = "std")]
 pub mod netlink;
 #[cfg(feature = "std")]
+pub mod probe;
+#[cfg(feature = "std")]
 pub mod seccomp;
 
 #[cfg(feature = "std")]

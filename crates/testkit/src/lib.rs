@@ -15,6 +15,7 @@ mod attempt;
 mod leftovers;
 mod mode;
 mod process;
+mod server;
 mod site;
 mod wait;
 
@@ -22,5 +23,6 @@ pub use attempt::{Verdict, attempt, attempt_outside};
 pub use leftovers::{groups_of, mounts_below, processes_with};
 pub use mode::{Mode, for_each_mode, is_root, modes, needs_root};
 pub use process::{Done, PATIENCE, Running, finish};
+pub use server::Server;
 pub use site::{Call, SEARCH_PATH, Site, program};
 pub use wait::eventually;

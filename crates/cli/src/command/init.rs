@@ -1,136 +1,226 @@
-//! `cofferdam init`: a starting set-up for the agent that is here. It writes one file, which says what it does.
+//! `cofferdam init`: a starting set-up for the agent that is here: what was found, what was written, what to do next.
+//! Keys are told by name, never by value.
 
 use crate::args::Init as Args;
-use crate::output::{Failure, Output};
-use serde_json::json;
-use std::fs::File;
-use std::io::{ErrorKind, Write};
+use crate::ask::hidden;
+use crate::output::{Failure, Output, Paint};
+use crate::story::{printable, wrap};
+use cofferdam_engine::init::{Around, Found, InitError, Key, Left, Plan, Wish, Written};
+use cofferdam_engine::policy::Effect;
+use cofferdam_engine::{Engine, SecretDraft};
+use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 
-/// An agent, the arguments a first run wants, and what it usually asks for.
-struct Agent {
-    program: &'static str,
-    about: &'static str,
-    memory: &'static str,
-}
+const WIDTH: usize = 80;
+/// Files were written, and a key could not be added.
+const INCOMPLETE: u8 = 2;
 
-const AGENTS: &[Agent] = &[
-    Agent { program: "claude", about: "Claude Code", memory: "4G" },
-    Agent { program: "codex", about: "Codex", memory: "4G" },
-    Agent { program: "gemini", about: "Gemini CLI", memory: "4G" },
-    Agent { program: "aider", about: "aider", memory: "4G" },
-    Agent { program: "goose", about: "goose", memory: "4G" },
-    Agent { program: "opencode", about: "opencode", memory: "4G" },
-];
-
-/// Files of a work dir that tell what to run when no agent is installed.
-const PROJECTS: &[(&str, &[&str])] = &[
-    ("agent.py", &["python3", "agent.py"]),
-    ("main.py", &["python3", "main.py"]),
-    ("agent.js", &["node", "agent.js"]),
-    ("index.js", &["node", "index.js"]),
-];
-
-pub(crate) fn run(args: Args, output: &Output) -> Result<u8, Failure> {
-    let (command, about, memory) = find(args.agent.as_deref())?;
-    let text = set_up(&command, &about, &memory);
-    let mut options = File::options();
-    match args.force {
-        true => options.write(true).create(true).truncate(true),
-        false => options.write(true).create_new(true),
+pub(crate) fn run(home: Option<PathBuf>, args: Args, output: &Output) -> Result<u8, Failure> {
+    let wish = Wish { agent: args.agent, command: args.command, with: args.with, out: args.out };
+    let users = std::env::var_os("HOME").map(PathBuf::from).filter(|home| home.is_absolute());
+    let around = Around {
+        dir: Path::new("."),
+        home: users.as_deref(),
+        path: std::env::var_os("PATH").unwrap_or_default(),
+        is_set: &|name| std::env::var_os(name).is_some_and(|value| !value.is_empty()),
     };
-    let mut file = options.open(&args.out).map_err(|error| match error.kind() {
-        ErrorKind::AlreadyExists => Failure::Usage(format!(
-            "{} is there already; replace it with --force, or write elsewhere with --out",
-            args.out.display()
-        )),
-        _ => Failure::Usage(format!("cannot write {}: {error}", args.out.display())),
-    })?;
-    file.write_all(text.as_bytes())?;
-    if output.json {
-        output.value(&json!({ "file": args.out.to_string_lossy(), "command": command, "agent": about }))?;
-        return Ok(0);
+    let usage = |error: InitError| Failure::Usage(error.to_string());
+    let plan = Plan::make(&wish, &around).map_err(usage)?;
+    let written = plan.write(args.force).map_err(usage)?;
+    let added = if args.add_secrets { add(home, &plan)? } else { Vec::new() };
+    match output.json {
+        true => output.value(&as_json(&plan, &written, &added))?,
+        false => output.data(&told(&plan, &written, &added, output))?,
     }
-    let out = args.out.display();
-    output.data(&format!(
-        "Found {about}. Wrote {out}.\n\n  cofferdam run --spec {out}    runs it in a sandbox\n  cofferdam trace show latest{:pad$}    tells what it did\n\nInside there is no network and none of your credentials; your files are\nread-only but for this directory, whose changes you are asked about.\n",
-        "",
-        pad = (out.to_string().len() + 4).saturating_sub(5),
-    ))?;
-    Ok(0)
+    let failed = added.iter().any(|state| matches!(state, Added::Failed(_)));
+    Ok(if failed { INCOMPLETE } else { 0 })
 }
 
-fn find(asked: Option<&str>) -> Result<(Vec<String>, String, String), Failure> {
-    if let Some(name) = asked {
-        let known = AGENTS.iter().find(|agent| agent.program == name);
-        if on_path(name).is_none() {
-            return Err(Failure::Usage(format!(
-                "`{name}` is not on your PATH; install it, or name another program"
-            )));
+/// What became of a key.
+enum Added {
+    New(Vec<String>),
+    /// The vault has a secret of this name.
+    There,
+    /// Only a person can give it.
+    Untold,
+    Failed(String),
+}
+
+impl Added {
+    fn word(&self) -> &'static str {
+        match self {
+            Self::New(_) => "added",
+            Self::There => "there",
+            Self::Untold => "missing",
+            Self::Failed(_) => "failed",
         }
-        let (about, memory) = known.map_or((name, "2G"), |agent| (agent.about, agent.memory));
-        return Ok((vec![name.into()], about.into(), memory.into()));
     }
-    if let Some(agent) = AGENTS.iter().find(|agent| on_path(agent.program).is_some()) {
-        return Ok((vec![agent.program.into()], agent.about.into(), agent.memory.into()));
+
+    fn is_done(&self) -> bool {
+        matches!(self, Self::New(_) | Self::There)
     }
-    if let Some((file, command)) = PROJECTS.iter().find(|(file, _)| Path::new(file).is_file()) {
-        let command = command.iter().map(|word| (*word).to_owned()).collect();
-        return Ok((command, format!("the program {file}"), "2G".into()));
-    }
-    let names: Vec<&str> = AGENTS.iter().map(|agent| agent.program).collect();
-    Err(Failure::Usage(format!(
-        "found no agent here: none of {} is on your PATH, and there is no agent.py, main.py, agent.js or index.js; name the program: cofferdam init PROGRAM",
-        names.join(", ")
-    )))
 }
 
-fn on_path(name: &str) -> Option<PathBuf> {
-    let search = std::env::var_os("PATH")?;
-    std::env::split_paths(&search).map(|dir| dir.join(name)).find(|path| path.is_file())
+/// Does what the printed lines would: the values go from their sources into the vault.
+fn add(home: Option<PathBuf>, plan: &Plan) -> Result<Vec<Added>, Failure> {
+    let engine = Engine::open(home)?;
+    let secrets = engine.secrets(&hidden)?;
+    let there = secrets.list()?;
+    let one = |key: &Key| {
+        if there.iter().any(|entry| entry.name == key.service.name) {
+            return Added::There;
+        }
+        let Some(from) = &key.from else { return Added::Untold };
+        let kept = secrets.add(SecretDraft {
+            name: key.service.name.to_owned(),
+            from: Some(from.clone()),
+            preset: Some(key.service.name.to_owned()),
+            env: key.env().map(str::to_owned),
+            ..SecretDraft::default()
+        });
+        match kept {
+            Ok(kept) => Added::New(kept.remarks.iter().map(ToString::to_string).collect()),
+            Err(error) => Added::Failed(error.to_string()),
+        }
+    };
+    Ok(plan.keys.iter().map(one).collect())
 }
 
-fn set_up(command: &[String], about: &str, memory: &str) -> String {
-    let words: Vec<String> = command.iter().map(|word| format!("{word:?}")).collect();
-    format!(
-        "# A session of {about} in a sandbox: cofferdam run --spec THIS-FILE
-# Every key is optional but `command`; `cofferdam run --help` lists the flags that override them.
-command = [{}]
-
-# What becomes of file changes in the work dir: keep, discard, ask.
-changes = \"ask\"
-
-# Paths of the work dir to hide, beyond the usual places of credentials (.env, .ssh, .aws, …).
-hide = []
-
-# Controls without which it must not run; names as in `cofferdam trace show --full`.
-require = [\"seccomp\", \"no-new-privileges\", \"network\"]
-
-# Without control groups (most plain users) limits are held per process instead of refused.
-accept = [\"rlimits\"]
-
-[limits]
-memory = \"{memory}\"
-pids = 1024
-timeout = \"4h\"
-
-# Variables of yours that the agent may see are named here, never copied:
-# cofferdam run --spec THIS-FILE --env NAME
-[env]
-",
-        words.join(", ")
-    )
+fn as_json(plan: &Plan, written: &[(PathBuf, Written)], added: &[Added]) -> Value {
+    let agent = &plan.agent;
+    let keys: Vec<Value> = plan
+        .keys
+        .iter()
+        .enumerate()
+        .map(|(at, key)| {
+            let (found, file) = match &key.found {
+                Found::Variable => ("environment", None),
+                Found::Project(file) | Found::Home(file) => ("file", Some(file)),
+                Found::Nowhere => ("nowhere", None),
+            };
+            json!({
+                "service": key.service.name, "variable": key.variable, "found": found, "file": file,
+                "hosts": key.service.hosts, "line": key.line(), "secret": added.get(at).map(Added::word),
+            })
+        })
+        .collect();
+    let left: Vec<Value> = plan
+        .left
+        .iter()
+        .map(|left| json!({ "variable": left.variable, "why": left.why, "service": left.service }))
+        .collect();
+    let files: Vec<Value> =
+        written.iter().map(|(path, state)| json!({ "path": path, "state": state_word(*state) })).collect();
+    json!({
+        "agent": { "name": agent.name, "about": agent.about, "command": agent.command, "installed": agent.installed },
+        "also": plan.also, "keys": keys, "left": left, "file": plan.spec, "policy": plan.policy,
+        "files": files, "rules": plan.rules.iter().map(|rule| &**rule).collect::<Vec<_>>(),
+        "run": run_line(plan),
+    })
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_is_written_is_a_valid_spec() {
-        let text = set_up(&["python3".into(), "my \"agent\".py".into()], "a test", "2G");
-        let spec: cofferdam_model::SessionSpec = toml::from_str(&text).unwrap();
-        assert_eq!(spec.command[1], "my \"agent\".py");
-        assert_eq!(spec.check(), Ok(()));
+fn state_word(state: Written) -> &'static str {
+    match state {
+        Written::New => "new",
+        Written::Replaced => "replaced",
+        Written::Same => "unchanged",
     }
+}
+
+fn run_line(plan: &Plan) -> String {
+    format!("cofferdam run --spec {}", plan.spec.display())
+}
+
+fn told(plan: &Plan, written: &[(PathBuf, Written)], added: &[Added], output: &Output) -> String {
+    let bold = |text: &str| output.paint(Paint::Bold, text);
+    let mut text = found(plan);
+    text += &format!("\n{}\n", bold("Keys, by name; no value is told or kept:"));
+    if plan.keys.is_empty() {
+        text += "  none: a model's key is needed, see `cofferdam init --help` for --with\n";
+    }
+    let states = added.iter().map(Some).chain(std::iter::repeat(None));
+    plan.keys.iter().zip(states).for_each(|(key, state)| text += &key_line(key, state, output));
+    if !plan.left.is_empty() {
+        text += &format!("\n{}\n", bold("Seen, and not given to it:"));
+        plan.left.iter().for_each(|left| text += &left_line(left));
+    }
+    text += &format!("\n{}\n", bold("Files:"));
+    for (path, state) in written {
+        text += &format!("  {:<9}  {}\n", state_word(*state), path.display());
+    }
+    text +=
+        &format!("\n{}\n", bold("What may leave; everything else is denied, and told when the run ends:"));
+    for rule in &plan.rules {
+        let paint = match rule.effect {
+            Effect::Allow => Paint::Good,
+            Effect::Review => Paint::Care,
+            Effect::Deny => Paint::Bad,
+        };
+        let effect = output.paint(paint, format!("{:<6}", rule.effect.name()));
+        text += &format!("  {effect}  {}\n", wrap(&format!("{}: {}", rule.id, rule.reason), 10, WIDTH));
+    }
+    if plan.rules.is_empty() {
+        text += "  nothing\n";
+    }
+    text + &next(plan, added, output)
+}
+
+fn found(plan: &Plan) -> String {
+    let agent = &plan.agent;
+    let mut text = format!("Found {}: {}\n", agent.about, printable(&agent.command.join(" ")));
+    if !agent.installed {
+        let program = agent.command.first().map_or("", String::as_str);
+        text = format!(
+            "A set-up for {}. `{}` is not installed: do that first.\n",
+            agent.about,
+            printable(program)
+        );
+    }
+    if !plan.also.is_empty() {
+        let others = plan.also.join(", ");
+        text += &format!(
+            "{}\n",
+            wrap(&format!("Also here: {others}. `cofferdam init NAME` is for one of them."), 0, WIDTH)
+        );
+    }
+    text
+}
+
+fn key_line(key: &Key, state: Option<&Added>, output: &Output) -> String {
+    let place = match &key.found {
+        Found::Variable => "of your environment".to_owned(),
+        Found::Project(file) | Found::Home(file) => format!("in {}", file.display()),
+        Found::Nowhere => "not seen, and needed".to_owned(),
+    };
+    let state = match state {
+        None => String::new(),
+        Some(Added::New(remarks)) => format!("; added to the vault{}", said(remarks)),
+        Some(Added::There) => "; the vault has it".to_owned(),
+        Some(Added::Untold) => format!("; {}", output.paint(Paint::Care, "yours to add")),
+        Some(Added::Failed(why)) => format!("; {}: {why}", output.paint(Paint::Bad, "not added")),
+    };
+    let line = format!("${} {place}{state}", key.variable);
+    format!("  {:<11}  {}\n", key.service.name, wrap(&line, 15, WIDTH))
+}
+
+fn said(remarks: &[String]) -> String {
+    remarks.iter().map(|remark| format!(" ({remark})")).collect()
+}
+
+fn left_line(left: &Left) -> String {
+    let way = left.service.map(|service| format!("; --with {service} gives it")).unwrap_or_default();
+    format!("  {}\n", wrap(&format!("{}: {}{way}", left.variable, left.why), 4, WIDTH))
+}
+
+/// The lines to type. They are not broken: they are to be copied.
+fn next(plan: &Plan, added: &[Added], output: &Output) -> String {
+    let missing = plan.keys.iter().enumerate().filter(|(at, _)| !added.get(*at).is_some_and(Added::is_done));
+    let mut lines: Vec<String> = missing.map(|(_, key)| key.line()).collect();
+    lines.push(format!("cofferdam policy test {}", plan.policy.display()));
+    lines.push(run_line(plan));
+    lines.push("cofferdam trace show latest".to_owned());
+    let heading = output.paint(Paint::Bold, "Next:");
+    let lines: String = lines.iter().map(|line| format!("  {line}\n")).collect();
+    let inside = "Inside, the variables hold placeholders that are worth nothing elsewhere. Your files are read-only but for this directory, whose changes you are asked about.";
+    format!("\n{heading}\n{lines}\n{}\n", wrap(inside, 0, WIDTH))
 }

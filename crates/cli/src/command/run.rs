@@ -2,6 +2,7 @@
 
 use crate::args;
 use crate::output::{Failure, Output};
+use crate::story::{fit, printable, wrap};
 use cofferdam_engine::{Engine, Outcome, Run, Stdio, Trace, load_spec};
 use cofferdam_model::{ChangeOp, Changes, Exit, FileChange, SessionSpec};
 use serde_json::json;
@@ -13,6 +14,8 @@ use std::path::{Path, PathBuf};
 /// Who writes a trace.
 pub(crate) const BY: &str = concat!("cofferdam ", env!("CARGO_PKG_VERSION"));
 
+const WIDTH: usize = 80;
+
 pub(crate) fn run(home: Option<PathBuf>, args: Box<args::Run>, output: &Output) -> Result<u8, Failure> {
     let terminal = io::stdin().is_terminal() && io::stdout().is_terminal();
     let tty = (args.tty || terminal) && !args.no_tty;
@@ -20,6 +23,7 @@ pub(crate) fn run(home: Option<PathBuf>, args: Box<args::Run>, output: &Output) 
     let args::Run { asked, command, .. } = *args;
     let durable = asked.durable;
     let spec = spec(asked, command, default_changes())?;
+    let policy = spec.policy.clone();
     let engine = Engine::open(home)?;
     let outcome = engine.run(Run {
         spec,
@@ -34,6 +38,7 @@ pub(crate) fn run(home: Option<PathBuf>, args: Box<args::Run>, output: &Output) 
         copy_trace(&engine, &outcome, &path)?;
     }
     report(&outcome, output);
+    denied(&outcome, policy.as_deref(), output);
     Ok(u8::try_from(outcome.exit.code().rem_euclid(256)).unwrap_or(1))
 }
 
@@ -141,6 +146,36 @@ fn copy_trace(engine: &Engine, outcome: &Outcome, path: &Path) -> Result<(), Fai
     }
 }
 
+/// What was not let out, and the rules that would let it: a few, since the trace tells all.
+fn denied(outcome: &Outcome, policy: Option<&Path>, output: &Output) {
+    const TOLD: usize = 3;
+    let (denied, more) = &outcome.denied;
+    if output.json || output.quiet || denied.is_empty() {
+        return;
+    }
+    for one in denied.iter().take(TOLD) {
+        let why = match &one.rule {
+            Some(rule) => format!("rule `{rule}`: {}", one.why),
+            None => one.why.clone(),
+        };
+        let times = if one.times > 1 { format!(", {} times", one.times) } else { String::new() };
+        let line =
+            format!("denied: {}{times} ({})", fit(&printable(&one.request), 200), fit(&printable(&why), 300));
+        output.remark(wrap(&line, 11, WIDTH));
+        if let (Some(rule), Some(policy)) = (&one.allow, policy) {
+            output.remark(format!("to allow it, add to {}:\n\n{}", policy.display(), printable_lines(rule)));
+        }
+    }
+    let rest = denied.len().saturating_sub(TOLD) as u64 + more;
+    let rest = if rest > 0 { format!("{rest} more denied; ") } else { String::new() };
+    output.remark(format!("{rest}all of it: cofferdam trace show {}", outcome.session));
+}
+
+/// Paths come from inside, and a terminal obeys what it is shown.
+fn printable_lines(text: &str) -> String {
+    text.lines().map(|line| format!("{}\n", printable(line))).collect()
+}
+
 /// What a caller should know that the command's own output does not say.
 fn report(outcome: &Outcome, output: &Output) {
     if output.json {
@@ -152,6 +187,7 @@ fn report(outcome: &Outcome, output: &Output) {
             "tier": outcome.report.tier,
             "limits": outcome.limits,
             "changes": outcome.decided,
+            "denied": outcome.denied.0,
             "trace": outcome.trace.to_string_lossy(),
         }));
         return;

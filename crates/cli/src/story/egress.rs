@@ -5,8 +5,8 @@ use super::{Moment, printable};
 use crate::output::Paint;
 use cofferdam_engine::Told;
 use cofferdam_model::{
-    AlertSent, Answer, ApprovalAnswered, Body, Bytes, ControlChanged, EgressDecided, EgressEnded, EgressRefused, Ending,
-    NameAsked, Span, StrayPacket, Verdict,
+    AlertSent, Answer, ApprovalAnswered, Body, Bytes, ControlChanged, EgressDecided, EgressEnded,
+    EgressRefused, Ending, NameAsked, Span, StrayPacket, Verdict,
 };
 use std::time::Duration;
 

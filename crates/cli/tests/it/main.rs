@@ -1,15 +1,23 @@
 //! The program as people use it: a file per subject, each run by every kind of user that there is.
 
 #[cfg(test)]
+mod alerts;
+#[cfg(test)]
 mod changes;
 #[cfg(test)]
 mod commands;
 #[cfg(test)]
 mod crash;
 #[cfg(test)]
+mod egress;
+#[cfg(test)]
 mod enforcement;
 #[cfg(test)]
 mod escape;
+#[cfg(test)]
+mod escape_score;
+#[cfg(test)]
+mod init;
 #[cfg(test)]
 mod limits;
 #[cfg(test)]

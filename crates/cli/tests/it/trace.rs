@@ -356,3 +356,26 @@ fn an_index_that_is_lost_or_damaged_is_made_again() {
     site.give(&index);
     assert_eq!(site.call(&["trace", "ls"]).exits(0).out(), before);
 }
+
+/// The check that `docs/trace-format.md` gives to those who do not trust us: Python and OpenSSL, nothing of ours.
+#[test]
+fn the_check_in_the_documentation_agrees() {
+    let site = site();
+    let id = eventful(&site);
+    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/trace-format.md");
+    let page = fs::read_to_string(page).unwrap();
+    let script = page.split("```python\n").nth(1).and_then(|rest| rest.split("```").next()).unwrap();
+    let (script, key) = (site.write("check.py", script), site.work().join("key.pem"));
+    fs::write(&key, site.call(&["key", "show"]).exits(0).out()).unwrap();
+    let events = site.write("events.jsonl", fs::read(site.events_file(&id)).unwrap());
+    let check = || {
+        let mut python = site.command("python3");
+        python.args([&script, &events, &key]).current_dir(site.work()).output().unwrap()
+    };
+    let told = check();
+    assert!(told.status.success(), "{}", String::from_utf8_lossy(&told.stderr));
+    assert!(String::from_utf8_lossy(&told.stdout).ends_with("events, finished\n"));
+    let text = fs::read_to_string(&events).unwrap();
+    fs::write(&events, text.replacen("\"tty\":false", "\"tty\":true", 1)).unwrap();
+    assert!(!check().status.success(), "a changed event is found");
+}

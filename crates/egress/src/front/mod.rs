@@ -84,7 +84,7 @@ pub(crate) async fn serve(session: Arc<Session>, accepted: Accepted) {
         Door::Transparent(to) => visit.transparent(stream, to).await,
     };
     if let Err((failure, destination)) = told {
-        visit.session.tell_refused(&failure, visit.via, destination, String::new());
+        visit.session.tell_refused(&failure, visit.from(), destination, String::new());
     }
 }
 
@@ -98,6 +98,11 @@ struct Visit {
 type Told = Result<(), (Failure, String)>;
 
 impl Visit {
+    /// How it came, and from whom.
+    fn from(&self) -> (Via, Option<&str>) {
+        (self.via, self.program.as_deref())
+    }
+
     async fn proxy(&self, mut stream: Box<dyn Io>) -> Told {
         let mut seen = BytesMut::new();
         let limit = self.session.limits.head_time;
@@ -137,7 +142,7 @@ impl Visit {
         };
         let destination = format!("{host}:{}", to.port());
         if let Err(failure) = self.may_tunnel(&host, to.port()) {
-            self.session.tell_refused(&failure, self.via, destination, String::new());
+            self.session.tell_refused(&failure, self.from(), destination, String::new());
             self.explain(stream, &failure).await;
             return Ok(());
         }
@@ -160,6 +165,7 @@ impl Visit {
         if matches!(port, 53 | 853) {
             return Err(BadOpening::DnsPort(port).into());
         }
+        self.session.coffer.check_name(host)?;
         self.session.rules.load().may_lead_to(host)
     }
 

@@ -2,6 +2,7 @@
 //! to go out. Nothing goes out whose leave is not on record.
 
 use super::identify::Target;
+use crate::alert::Sighting;
 use crate::approvals::{Held, Reply};
 use crate::exchange::Watch;
 use crate::rescue::{Denial, Failure};
@@ -9,9 +10,10 @@ use crate::rules::Rules;
 use crate::session::Session;
 use crate::swap::UsedCredential;
 use cofferdam_model::{Answer, ApprovalAnswered, Body, CredentialUsed, EgressDecided, Verdict, Via};
-use cofferdam_policy::{Action, Alarm, Decision, Effect, Headers, Http, Occasion};
+use cofferdam_policy::{Action, Alarm, Decision, Effect, Headers, Http, Notice, Occasion, Policy};
 use http::request::Parts;
 use http::{HeaderMap, header};
+use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Instant;
 
@@ -146,6 +148,8 @@ pub(crate) struct Cleared {
     pub(crate) event: Box<EgressDecided>,
     /// Where it stands on record, once it does.
     recorded: Option<u64>,
+    /// The policy that gave it.
+    by: Arc<Policy>,
 }
 
 /// What a decision comes to before anybody waits. `withhold`: the path or query holds a credential.
@@ -165,12 +169,15 @@ pub(crate) fn settle(
         session.act_on(&Occasion::Rule(rule));
     }
     match decision.effect {
-        Effect::Allow => Ok(Pending::Cleared(Cleared { event, recorded: None })),
-        Effect::Review => Ok(Pending::Held(event)),
+        Effect::Allow => Ok(Pending::Cleared(Cleared { event, recorded: None, by: rules.policy().clone() })),
+        Effect::Review => Ok(Pending::Held(event, rules.policy().clone())),
         Effect::Deny => {
             session.counters.denied.fetch_add(1, Relaxed);
-            session.record.append(None, &Body::EgressDecided(event))?;
-            session.raise(Alarm::Denied);
+            let body = Body::EgressDecided(event);
+            let seq = session.record.append(None, &body)?;
+            if let Body::EgressDecided(event) = &body {
+                session.noticed(Alarm::Denied, &event.reason, event, seq);
+            }
             Err(Failure::Denied(Box::new(Denial {
                 line: decision.to_string(),
                 rule: decision.rule_id().map(str::to_owned),
@@ -185,7 +192,7 @@ pub(crate) fn settle(
 pub(crate) enum Pending {
     Cleared(Cleared),
     /// A person must answer first.
-    Held(Box<EgressDecided>),
+    Held(Box<EgressDecided>, Arc<Policy>),
 }
 
 impl Pending {
@@ -193,18 +200,23 @@ impl Pending {
     pub(crate) async fn wait(self, session: &Session) -> Result<Cleared, Failure> {
         match self {
             Self::Cleared(cleared) => Ok(cleared),
-            Self::Held(event) => hold(session, event).await,
+            Self::Held(event, policy) => hold(session, event, policy).await,
         }
     }
 }
 
-async fn hold(session: &Session, event: Box<EgressDecided>) -> Result<Cleared, Failure> {
+/// `policy` is the one that was asked; only another one is asked again, with what is left of the request.
+async fn hold(session: &Session, event: Box<EgressDecided>, policy: Arc<Policy>) -> Result<Cleared, Failure> {
     let began = Instant::now();
     let body = Body::EgressDecided(event);
     let seq = session.record.append(None, &body)?;
     let Body::EgressDecided(event) = body else { return Err(Failure::Paused) };
     let patience = session.limits.review_time;
     let question = session.approvals.ask(held(&event), patience)?;
+    session.alerts.tell(Notice::Held, &session.coffer, || Sighting {
+        held: Some(question.number()),
+        ..Sighting::of(&event, Some(seq))
+    });
     let mut answer = Unanswered { session, seq, began, told: false };
     let reply = question.wait(patience).await;
     let (kind, by) = match &reply {
@@ -216,29 +228,33 @@ async fn hold(session: &Session, event: Box<EgressDecided>) -> Result<Cleared, F
     if kind == Answer::Allowed {
         // Whatever was switched while it waited holds.
         session.is_open()?;
-        let still = Question::again(&event).decide(&session.rules.load());
-        if still.effect != Effect::Deny {
-            return Ok(Cleared { event, recorded: Some(seq) });
+        let rules = session.rules.load();
+        let same = Arc::ptr_eq(&policy, rules.policy());
+        if same || Question::again(&event).decide(&rules).effect != Effect::Deny {
+            return Ok(Cleared { event, recorded: Some(seq), by: policy });
         }
     }
     session.counters.denied.fetch_add(1, Relaxed);
-    let line = match kind {
-        Answer::Denied => format!("denied by {by}"),
-        Answer::TimedOut => "denied: nobody approved it in time".to_owned(),
-        _ => "denied: the policy changed while it waited".to_owned(),
-    };
     let (rule, reason) = (event.rule.clone(), event.reason.clone());
+    let held = format!("held by rule {}: {reason}", rule.as_deref().unwrap_or_default());
+    let line = match kind {
+        Answer::Denied => format!("denied by {by}; {held}"),
+        Answer::TimedOut => format!("denied: nobody approved it in time; {held}"),
+        _ => format!("denied: the policy changed while it waited; {held}"),
+    };
     Err(Failure::Denied(Box::new(Denial { line, rule, reason, contact: String::new(), allow: None })))
 }
 
 fn held(event: &EgressDecided) -> Held {
     let query = event.query.as_ref().map(|query| format!("?{query}")).unwrap_or_default();
+    let usual = matches!((event.scheme.as_str(), event.port), ("https" | "tls", 443) | ("http", 80));
+    let port = if usual { String::new() } else { format!(":{}", event.port) };
     Held {
         id: 0,
         rule: event.rule.clone().unwrap_or_default(),
         reason: event.reason.clone(),
         method: event.method.clone(),
-        url: format!("{}://{}:{}{}{query}", event.scheme, event.host, event.port, event.path),
+        url: format!("{}://{}{port}{}{query}", event.scheme, event.host, event.path),
         program: event.program.clone(),
         since: 0,
         until: 0,
@@ -276,7 +292,7 @@ impl Cleared {
     pub(crate) async fn review(mut self, session: &Session, doubt: String) -> Result<Self, Failure> {
         self.event.effect = Verdict::Review;
         self.event.reason = doubt;
-        hold(session, self.event).await
+        hold(session, self.event, self.by).await
     }
 
     /// Puts the leave on record, with the credentials that go along, and gives its place there.

@@ -12,7 +12,7 @@ use hyper::body::Incoming;
 use hyper::client::conn::http1;
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 use thiserror::Error;
@@ -69,12 +69,16 @@ pub(crate) struct Home {
     pub(crate) sender: http1::SendRequest<Flow>,
 }
 
+/// Where a request's body is left that was refused midway, so that its client can be heard out.
+pub(crate) type Rest = Arc<Mutex<Option<Incoming>>>;
+
 pub(crate) struct Flow {
     source: Source,
     side: Side,
     exchange: Option<Arc<Exchange>>,
     filter: Option<Box<dyn Filter>>,
     home: Option<Box<Home>>,
+    rest: Option<Rest>,
     trailers: Option<HeaderMap>,
     /// Runs while a filter waits for more.
     pause: Option<Pin<Box<Sleep>>>,
@@ -116,10 +120,17 @@ impl Flow {
             exchange: None,
             filter: None,
             home: None,
+            rest: None,
             trailers: None,
             pause: None,
             done: false,
         }
+    }
+
+    /// The same, leaving what it did not read of a body that is refused.
+    pub(crate) fn leaving(mut self, rest: Rest) -> Self {
+        self.rest = Some(rest);
+        self
     }
 
     /// The body it was made of, if none of it was read.
@@ -169,7 +180,13 @@ impl Flow {
         if let Some(exchange) = &self.exchange {
             match &error {
                 FlowError::Cut(_) => {}
-                FlowError::Refused(failure) => exchange.stop(failure),
+                FlowError::Refused(failure) => {
+                    let source = std::mem::replace(&mut self.source, Source::Whole(None));
+                    if let (Some(rest), Source::Live(body)) = (&self.rest, source) {
+                        *rest.lock().unwrap_or_else(PoisonError::into_inner) = Some(body);
+                    }
+                    exchange.stop(failure);
+                }
                 FlowError::Source(_) if self.side == Side::Up => exchange.end(Ending::ClientGone),
                 FlowError::Source(source) => {
                     exchange.explain(source.to_string());

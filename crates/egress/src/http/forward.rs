@@ -3,7 +3,7 @@
 
 use super::body::{Payload, Scrubbing};
 use super::decide::{Cleared, Question};
-use super::flow::{Filter, Flow, Home};
+use super::flow::{Filter, Flow, Home, Rest};
 use super::identify::{Scheme, Target, address_to};
 use super::prepare::{Prepared, Preparing, prepare};
 use super::service::{Conn, Upgrade};
@@ -24,7 +24,7 @@ use http::{Request, Response, StatusCode, Version, response};
 use hyper::body::Incoming;
 use hyper_util::rt::TokioIo;
 use std::hash::{DefaultHasher, Hash, Hasher};
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError};
 use std::time::Instant;
 
 const ALT_SVC: HeaderName = HeaderName::from_static("alt-svc");
@@ -72,11 +72,14 @@ pub(crate) async fn forward(mut this: Forwarding<'_>) -> Result<Response<Flow>, 
         h2: is_h2 && tls && this.upgrade.is_none(),
         credentials: fingerprint(&used),
     };
+    let rest = Rest::default();
     let (body, up) = match (this.payload.take(), &this.upgrade) {
         (Payload::Whole(bytes), _) => (Flow::collected(bytes, exchange.clone()), filter),
         // What the filter is for comes after the change of protocol.
         (Payload::Live(body), Some(_)) => (Flow::live(body, Side::Up, exchange.clone(), None, None), filter),
-        (Payload::Live(body), None) => (Flow::live(body, Side::Up, exchange.clone(), filter, None), None),
+        (Payload::Live(body), None) => {
+            (Flow::live(body, Side::Up, exchange.clone(), filter, None).leaving(rest.clone()), None)
+        }
     };
     if let Some(upgrade) = &this.upgrade {
         ask_upgrade(&mut this.head, upgrade, up.is_some());
@@ -89,8 +92,9 @@ pub(crate) async fn forward(mut this: Forwarding<'_>) -> Result<Response<Flow>, 
         sent = sending => sent,
     };
     let (response, sender) = sent.map_err(|failure| {
-        // What never left is still there to be read to its end.
-        if let Some(body) = request.and_then(|request| request.into_body().reclaim()) {
+        // What never left, or was refused on its way, is still there to be read to its end.
+        let refused = || rest.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(body) = request.and_then(|request| request.into_body().reclaim()).or_else(refused) {
             *this.payload = Payload::Live(body);
         }
         ended(&exchange, failure)

@@ -114,7 +114,7 @@ async fn answer(conn: Arc<Conn>, mut request: Request<Incoming>) -> Result<Respo
             (None, None) => "the proxy".to_owned(),
         };
         let request = tellable(&conn, &method, uri);
-        conn.session.tell_refused(&failure, conn.via, destination, request);
+        conn.session.tell_refused(&failure, (conn.via, conn.program.as_deref()), destination, request);
     }
     if lingers {
         payload.linger().await;
@@ -135,7 +135,7 @@ fn tellable(conn: &Conn, method: &Method, uri: Uri) -> String {
 }
 
 /// Stands in the record for what holds a credential's value, or may.
-pub(super) const WITHHELD: &str = "(withheld: a credential is in it)";
+pub(crate) const WITHHELD: &str = "(withheld: a credential is in it)";
 
 fn is_leaking(conn: &Conn, target: Option<&Target>, head: &Parts) -> bool {
     let (host, port) = target.map_or(("", 0), |target| (&target.host, target.port));
@@ -161,6 +161,7 @@ async fn exchange(
     conn.session.is_open()?;
     let rules = conn.session.rules.load_full();
     if conn.bound.is_none() {
+        conn.session.coffer.check_name(&target.host)?;
         rules.may_lead_to(&target.host)?;
     }
     let cleared = clear(conn, &rules, &target, &mut head, payload).await?;

@@ -2,7 +2,7 @@
 
 use super::scan::Outward;
 use super::state::{Entry, State};
-use super::{BodyPlan, BodySwap, Destination, Refusal, RequestScan, Used, body, head};
+use super::{At, BodyPlan, BodySwap, Destination, Refusal, RequestScan, Used, body, head};
 use crate::forms;
 use crate::scrub::coding::{CodingError, Decoder};
 use crate::scrub::{Mask, Scrubber, scrub_head};
@@ -122,6 +122,25 @@ impl Coffer {
     /// What the inside sees of the credentials: a guard has to know them from real keys.
     pub fn placeholders(&self) -> Vec<Arc<str>> {
         self.state.load().entries.iter().map(|e| Arc::clone(&e.placeholder)).collect()
+    }
+
+    /// Refuses a host's name that holds a credential's value or placeholder, in whatever case: looking it up would
+    /// send it out.
+    pub(crate) fn check_name(&self, name: &str) -> Result<(), Refusal> {
+        let nowhere = Destination { host: "", port: 0, program: None };
+        self.state.load().bare_name(name, &nowhere, At::Host)
+    }
+
+    /// A text without real values, in any form: placeholders stand for them.
+    pub(crate) fn cover(&self, text: &str) -> String {
+        let state = self.state.load();
+        if state.is_empty() {
+            return text.to_owned();
+        }
+        let mut mask = Mask::new(state.screen());
+        let mut covered = mask.push(text.to_owned().into()).to_vec();
+        covered.extend_from_slice(&mask.finish());
+        String::from_utf8_lossy(&covered).into_owned()
     }
 
     /// Puts real values in the place of placeholders, or refuses and leaves the head as it was. Record the head

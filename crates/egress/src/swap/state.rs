@@ -19,6 +19,11 @@ pub(super) struct Entry {
 }
 
 impl Entry {
+    /// The value, and those before it.
+    pub(super) fn values(&self) -> impl Iterator<Item = &Arc<Plain>> {
+        std::iter::once(&self.plain).chain(&self.earlier)
+    }
+
     pub(super) fn goes_to(&self, host: &str) -> bool {
         self.credential.hosts.iter().any(|pattern| match pattern.strip_prefix("*.") {
             Some(parent) => {
@@ -91,7 +96,7 @@ impl Index {
             let mark = |kind, real| Mark { entry: index, kind, real };
             let seen = forms::forms(placeholder, placeholder);
             sought.extend(seen.into_iter().map(|form| (mark(form.kind, false), form)));
-            for plain in std::iter::once(&entry.plain).chain(&entry.earlier) {
+            for plain in entry.values() {
                 real.extend(forms::forms(plain.reveal(), placeholder));
                 let hidden = forms::forms(plain.reveal(), placeholder);
                 sought.extend(hidden.into_iter().map(|form| (mark(form.kind, true), form)));
@@ -154,12 +159,15 @@ impl State {
 
     /// Names are compared without regard to case, because the wire does not keep it.
     pub(super) fn bare_name(&self, name: &str, to: &Destination<'_>, at: At) -> Result<(), Refusal> {
-        let shortest = |e: &&Entry| name.len() >= e.placeholder.len();
-        let Some(entry) = self.entries.iter().filter(shortest).find(|e| contains(name, &e.placeholder))
-        else {
-            return Ok(());
-        };
-        Err(entry.refuse(&at, entry.admits(to).err().unwrap_or(Why::OtherPlace)))
+        for entry in &self.entries {
+            if contains(name, entry.placeholder.as_bytes()) {
+                return Err(entry.refuse(&at, entry.admits(to).err().unwrap_or(Why::OtherPlace)));
+            }
+            if entry.values().any(|plain| contains(name, plain.reveal())) {
+                return Err(entry.refuse(&at, Why::RealValue));
+            }
+        }
+        Ok(())
     }
 
     pub(super) fn whose(&self, placeholder: &[u8]) -> Option<&Entry> {
@@ -167,6 +175,7 @@ impl State {
     }
 }
 
-fn contains(name: &str, placeholder: &str) -> bool {
-    name.as_bytes().windows(placeholder.len()).any(|w| w.eq_ignore_ascii_case(placeholder.as_bytes()))
+/// Names have no case, so what is in one has lost its own.
+fn contains(name: &str, value: &[u8]) -> bool {
+    name.len() >= value.len() && name.as_bytes().windows(value.len()).any(|w| w.eq_ignore_ascii_case(value))
 }

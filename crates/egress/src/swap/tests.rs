@@ -238,6 +238,16 @@ fn a_real_value_from_inside_is_refused() {
 }
 
 #[test]
+fn a_name_that_holds_a_credential_is_not_looked_up() {
+    let coffer =
+        Coffer::new(vec![bound("pay", b"RealValueOfAKey42", "FakeValueOfAKey42", &[Place::Bearer])]).unwrap();
+    for name in ["realvalueofakey42.evil.example", "a.FAKEVALUEOFAKEY42.example"] {
+        assert!(coffer.check_name(name).is_err_and(|refusal| refusal.is_alarm()), "{name}");
+    }
+    assert!(coffer.check_name("realvalue.example").is_ok());
+}
+
+#[test]
 fn hosts_and_programs_bound_a_credential() {
     let mut only = bound("pay", REAL.as_bytes(), FAKE, &everywhere());
     only.credential.programs = vec!["/usr/bin/python3".into()];

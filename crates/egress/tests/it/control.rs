@@ -151,17 +151,14 @@ fn a_new_policy_holds_for_kept_connections_and_open_streams() {
 fn review_holds_until_a_person_answers() {
     let server = Server::tls(&[HOST], &["http/1.1"]);
     let review = format!(
-        "[[rule]]\nid = \"ask\"\nreason = \"money\"\neffect = \"review\"\nhost = \"{HOST}\"\npaths = [\"/pay\"]\n"
+        "[[rule]]\nid = \"ask\"\nreason = \"money\"\neffect = \"review\"\nhost = \"{HOST}\"\npaths = [\"/pay\"]\nwhen = 'int(request.body.amount) > 5'\n"
     );
     let proxy = Setup::new(&policy(&server, &review), &server.ca).start();
     let held = |answer: &dyn Fn(u64)| {
         std::thread::scope(|scope| {
-            let client = scope.spawn(|| proxy.curl(&[&url("/pay?to=me")]));
+            let client = scope.spawn(|| proxy.curl(&["-d", "amount=50", &url("/pay?to=me")]));
             let held = eventually("the request to be held", || proxy.handle.approvals().pending().pop());
-            assert_eq!(
-                (held.rule.as_str(), held.url.as_str()),
-                ("ask", "https://api.example.com:443/pay?to=me")
-            );
+            assert_eq!((held.rule.as_str(), held.url.as_str()), ("ask", "https://api.example.com/pay?to=me"));
             answer(held.id);
             client.join().unwrap()
         })

@@ -2,7 +2,7 @@
 
 use cofferdam_egress::names::Names;
 use cofferdam_egress::swap::Coffer;
-use cofferdam_egress::{Ca, Config, Handle, Limits, Listeners, Rules, serve};
+use cofferdam_egress::{Alerting, Ca, Config, Handle, Limits, Listeners, Rules, serve};
 use cofferdam_model::{Body, EgressDecided, EgressEnded, EgressRefused, NotRecorded, Record};
 use cofferdam_policy::Policy;
 use cofferdam_vault::{Bound, Credential, Place, Plain};
@@ -15,6 +15,13 @@ use std::time::Duration;
 
 pub(crate) const REAL: &str = "sk_real_4242424242424242abcdefgh";
 pub(crate) const PLACEHOLDER: &str = "sk_fake_0000000000000000abcdefgh";
+
+pub(crate) const SESSION: &str = "20260101-test";
+
+/// In the place of a real one: that is tested where it is made.
+pub(crate) fn sign(key: &[u8], text: &[u8]) -> [u8; 32] {
+    std::array::from_fn(|at| (key.len() + text.len() + at) as u8)
+}
 
 /// Keeps all that it is told, and can be made to fail.
 #[derive(Default)]
@@ -124,6 +131,7 @@ impl Setup {
             ca,
             record: kept.clone(),
             limits: self.limits,
+            alerting: Alerting { session: SESSION.into(), sign },
         };
         let proxy = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = proxy.local_addr().unwrap();

@@ -1,6 +1,8 @@
 //! The proxy between real clients and real servers on loopback.
 
 #[cfg(test)]
+mod alerts;
+#[cfg(test)]
 mod attacks;
 #[cfg(test)]
 mod clients;

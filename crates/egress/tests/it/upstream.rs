@@ -45,7 +45,7 @@ pub(crate) struct Server {
     _runtime: tokio::runtime::Runtime,
 }
 
-fn certificate(names: &[&str]) -> (String, rustls::ServerConfig) {
+pub(crate) fn certificate(names: &[&str]) -> (String, rustls::ServerConfig) {
     let ca_key = KeyPair::generate().unwrap();
     let mut params = CertificateParams::default();
     params.distinguished_name.push(rcgen::DnType::CommonName, "the authority of the tests");

@@ -93,7 +93,9 @@ fn of_home(home: &Path, around: &Around<'_>) -> Vec<Key> {
     let aider = home.join(".aider.conf.yml");
     keys.extend(in_aider(&aider, &aider, Found::Home));
     let codex = home.join(".codex/auth.json");
-    if text(&codex).is_some_and(|text| text.contains("\"OPENAI_API_KEY\": \"") || text.contains("\"OPENAI_API_KEY\":\"")) {
+    if text(&codex)
+        .is_some_and(|text| text.contains("\"OPENAI_API_KEY\": \"") || text.contains("\"OPENAI_API_KEY\":\""))
+    {
         keys.extend(key("openai", &codex, None));
     }
     let gh = home.join(".config/gh/hosts.yml");
@@ -102,8 +104,11 @@ fn of_home(home: &Path, around: &Around<'_>) -> Vec<Key> {
     }
     let npmrc = home.join(".npmrc");
     let token = "//registry.npmjs.org/:_authToken=";
-    if text(&npmrc).is_some_and(|text| text.lines().any(|line| line.starts_with(token) && !line.contains("${"))) {
-        let from = plain_path(&npmrc).map(|file| format!("cmd:sed -n s/^..registry.npmjs.org.:_authToken=//p {file}"));
+    if text(&npmrc)
+        .is_some_and(|text| text.lines().any(|line| line.starts_with(token) && !line.contains("${")))
+    {
+        let from = plain_path(&npmrc)
+            .map(|file| format!("cmd:sed -n s/^..registry.npmjs.org.:_authToken=//p {file}"));
         keys.extend(key("npm", &npmrc, from));
     }
     let hub = home.join(".cache/huggingface/token");

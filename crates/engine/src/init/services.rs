@@ -133,7 +133,8 @@ fn without_defaults(text: &str) -> String {
     });
     kept.fold(String::new(), |text, line| {
         // The comment that opens the file stands right above its first rule then.
-        let gap = if line.starts_with("[[") && !text.ends_with("\n\n") && !text.is_empty() { "\n" } else { "" };
+        let gap =
+            if line.starts_with("[[") && !text.ends_with("\n\n") && !text.is_empty() { "\n" } else { "" };
         text + gap + line + "\n"
     })
 }
@@ -180,9 +181,11 @@ mod tests {
     #[test]
     fn every_line_names_a_service_that_the_vault_knows() {
         let named = POLICIES.iter().chain(ALIASES).chain(PACKAGES);
-        let services = named.clone().zip(0..).map(|((first, second), at)| {
-            if at < POLICIES.len() { *first } else { *second }
-        });
+        let services = named.clone().zip(0..).map(
+            |((first, second), at)| {
+                if at < POLICIES.len() { *first } else { *second }
+            },
+        );
         for service in services.chain(MODELS.iter().copied()) {
             assert!(find(service).is_some(), "{service}");
         }

@@ -21,7 +21,8 @@ impl Session<'_> {
         let file = name(self.out);
         let secrets: Vec<&str> = self.keys.iter().map(|key| key.service.name).collect();
         // Who can change the rules of the next session has no rules in this one.
-        let hide: Vec<String> = [self.out, self.policy].into_iter().map(|path| path.display().to_string()).collect();
+        let hide: Vec<String> =
+            [self.out, self.policy].into_iter().map(|path| path.display().to_string()).collect();
         format!(
             "# A session of {about} in a sandbox: cofferdam run --spec {file}
 # Every key is optional but `command`; `cofferdam run --help` lists the flags that override them.

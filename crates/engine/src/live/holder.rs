@@ -12,7 +12,7 @@ use crate::record::now_us;
 use crate::relay::{Around, Relay};
 use crate::session::Way;
 use crate::standing::{Closing, Standing};
-use crate::{Engine, nobody};
+use crate::{Engine, nobody, tiers};
 use cofferdam_guest::wire;
 use cofferdam_model::{
     Body, Changes, ExecInfo, Exit, FileChange, LimitHit, LiveState, SessionChanged, SessionId, SessionInfo,
@@ -93,7 +93,7 @@ impl Holder {
     fn open(engine: &Engine, asked: CreateAsked, operator: Operator) -> Result<(Self, Mailbox), EngineError> {
         let CreateAsked { spec, by, durable, caller } = asked;
         let ttl = operator.ttl(&spec.live)?;
-        let place = engine.place(&spec, &nobody)?;
+        let place = engine.place(tiers::choose(&spec)?, &spec, &nobody)?;
         let way = Way { by: &by, durable, stays: true, caller: Caller::Asker(caller) };
         let mut standing = engine.stand(place, &spec, way)?;
         let started_us = now_us();

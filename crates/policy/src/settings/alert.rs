@@ -66,11 +66,22 @@ impl Notice {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum AlertTo {
     /// A POST; without TLS only to this machine.
-    Web { tls: bool, host: String, port: u16, target: String },
+    Web {
+        tls: bool,
+        host: String,
+        port: u16,
+        target: String,
+    },
     /// A syslog daemon's socket on this machine.
     Local(String),
-    Udp { host: String, port: u16 },
-    Tcp { host: String, port: u16 },
+    Udp {
+        host: String,
+        port: u16,
+    },
+    Tcp {
+        host: String,
+        port: u16,
+    },
     /// One line each, appended.
     File(String),
 }

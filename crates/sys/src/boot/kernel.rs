@@ -121,8 +121,8 @@ fn enter_user_namespace(namespace: &OwnedFd) -> Result<(), Errno> {
     move_into_link_name_space(rustix::fd::AsFd::as_fd(namespace), Some(LinkNameSpaceType::User))
 }
 
-fn unshare(flags: UnshareFlags) -> Result<(), Errno> {
-    // SAFETY: the boot child has one thread, so no other thread can observe a half-changed process.
+pub(crate) fn unshare(flags: UnshareFlags) -> Result<(), Errno> {
+    // SAFETY: the caller (the boot child, a probe) has one thread, so no other thread can observe a half-changed process.
     unsafe { rustix::thread::unshare_unsafe(flags) }
 }
 
@@ -147,7 +147,7 @@ fn write_file(at: &CStr, mode: u32, content: &[u8]) -> Result<(), Errno> {
 }
 
 /// The kernel wants `setgroups` refused before an unprivileged process may map its group.
-fn map_own_ids(uid_map: &[u8], gid_map: &[u8]) -> Result<(), Errno> {
+pub(crate) fn map_own_ids(uid_map: &[u8], gid_map: &[u8]) -> Result<(), Errno> {
     let plain = |path: &CStr, content: &[u8]| write_all(path, OFlags::empty(), Mode::empty(), content);
     plain(c"/proc/self/setgroups", b"deny")?;
     plain(c"/proc/self/uid_map", uid_map)?;
@@ -176,7 +176,7 @@ fn limit(resource: Resource, value: u64) -> Result<(), Errno> {
     rustix::process::setrlimit(resource, Rlimit { current: Some(value), maximum: Some(value) })
 }
 
-fn loopback_up() -> Result<(), Errno> {
+pub(crate) fn loopback_up() -> Result<(), Errno> {
     use rustix::net::{AddressFamily, SocketFlags, SocketType};
     let socket =
         rustix::net::socket_with(AddressFamily::INET, SocketType::DGRAM, SocketFlags::CLOEXEC, None)?;

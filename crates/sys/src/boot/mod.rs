@@ -11,6 +11,7 @@ mod record;
 mod talk;
 
 pub use kernel::Kernel;
+pub(crate) use kernel::{loopback_up, map_own_ids, unshare};
 pub use launch::{Launched, launch};
 pub use op::{Access, Attr, Op, Resource};
 pub use record::Recorder;

@@ -1,0 +1,81 @@
+//! Real clients and servers for the tests, from PyPI: pinned, and installed once into a directory of the target
+//! directory, for the Python of the system. Nothing of the machine's own packages is changed or used.
+
+use crate::command::{self, CommandError};
+use crate::workspace;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// Tells the tests where they are.
+pub(crate) const VARIABLE: &str = "COFFERDAM_TEST_PACKAGES";
+const REQUIREMENTS: &str = "crates/testkit/src/python/requirements.txt";
+/// The Python that the tests use, whatever else the developer has.
+const SYSTEM_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
+
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum VenvError {
+    #[error(transparent)]
+    Workspace(#[from] workspace::WorkspaceError),
+    #[error(transparent)]
+    Command(#[from] CommandError),
+    #[error("`{path}`: {source}; check its permissions and the disk")]
+    File { path: PathBuf, source: io::Error },
+    #[error("the test packages are not installed: run without --quick")]
+    NotInstalled,
+}
+
+/// Where the packages are, after installing them if they are not there as listed.
+pub(crate) fn provide(root: &Path, install: bool) -> Result<PathBuf, VenvError> {
+    let dir = workspace::metadata(root)?.target_directory.join("test-packages");
+    let requirements = root.join(REQUIREMENTS);
+    let failed = |path: &Path| {
+        let path = path.to_owned();
+        move |source| VenvError::File { path, source }
+    };
+    let wanted = fs::read(&requirements).map_err(failed(&requirements))?;
+    // Written last, so that a directory that has it is whole.
+    let stamp = dir.join("requirements.txt");
+    if fs::read(&stamp).is_ok_and(|installed| installed == wanted) {
+        return Ok(dir);
+    }
+    if !install {
+        return Err(VenvError::NotInstalled);
+    }
+    if dir.exists() {
+        fs::remove_dir_all(&dir).map_err(failed(&dir))?;
+    }
+    command::stdout(&mut pip(&requirements, &dir))?;
+    fs::write(&stamp, wanted).map_err(failed(&stamp))?;
+    Ok(dir)
+}
+
+/// Only files that are built already: nothing of a package runs while it is installed.
+fn pip(requirements: &Path, dir: &Path) -> Command {
+    let mut python = Command::new("python3");
+    python.env("PATH", SYSTEM_PATH).env("PIP_DISABLE_PIP_VERSION_CHECK", "1");
+    python.args(["-m", "pip", "install", "--quiet", "--no-deps", "--only-binary", ":all:", "--target"]);
+    python.arg(dir).arg("--requirement").arg(requirements);
+    python
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_package_is_pinned() {
+        let text = fs::read_to_string(workspace::root().join(REQUIREMENTS)).unwrap();
+        assert!(text.lines().count() > 10);
+        for line in text.lines() {
+            assert!(line.split_once("==").is_some_and(|(_, version)| !version.is_empty()), "{line}");
+        }
+    }
+
+    #[test]
+    fn nothing_of_a_package_runs_while_it_is_installed() {
+        let line = command::line(&pip(Path::new("r.txt"), Path::new("d")));
+        assert!(line.contains("--only-binary :all:") && line.contains("--no-deps"), "{line}");
+    }
+}
