@@ -1,5 +1,9 @@
 //! The command line as data.
 
+mod session;
+
+pub(crate) use session::{Create, Exec, Session, SessionCommand, SessionPolicyCommand, Switch};
+
 use clap::{Args as ClapArgs, Parser, Subcommand};
 use cofferdam_engine::KeyKind;
 use cofferdam_model::{
@@ -78,7 +82,7 @@ pub(crate) enum Command {
     Policy(Policy),
     /// Answer requests that wait for a person
     Approve(Approve),
-    /// See and change running sessions
+    /// Make, see, use and change sessions that live
     Session(Session),
     /// Tell what this host can enforce, and the fix for each no
     Doctor,
@@ -86,6 +90,9 @@ pub(crate) enum Command {
     Escape(Escape),
     /// Write a starting set-up for the agent found here
     Init(Init),
+    /// Hold sessions that stay; started by `session create`
+    #[command(hide = true)]
+    Supervise,
     /// Print shell completions
     #[command(hide = true)]
     Completions { shell: clap_complete::Shell },
@@ -138,8 +145,34 @@ pub(crate) enum Surroundings {
     World,
 }
 
+impl Command {
+    /// Whether its exit code is that of a command inside.
+    pub(crate) fn passes_code_through(&self) -> bool {
+        matches!(self, Self::Run(_) | Self::Session(Session { command: SessionCommand::Exec(_) }))
+    }
+}
+
 #[derive(ClapArgs)]
 pub(crate) struct Run {
+    #[command(flatten)]
+    pub(crate) asked: Asked,
+    /// Give the command a terminal, also where none would be chosen
+    #[arg(long, overrides_with = "no_tty")]
+    pub(crate) tty: bool,
+    /// Give the command no terminal
+    #[arg(long, overrides_with = "tty")]
+    pub(crate) no_tty: bool,
+    /// Also write the trace to this file: *.jsonl for the events alone, else one bundle file
+    #[arg(long, value_name = "FILE")]
+    pub(crate) trace_out: Option<PathBuf>,
+    /// The command and its arguments
+    #[arg(last = true, value_name = "CMD")]
+    pub(crate) command: Vec<String>,
+}
+
+/// What a session is asked to be.
+#[derive(ClapArgs)]
+pub(crate) struct Asked {
     /// Read the session's description from a file (TOML or JSON); flags override it
     #[arg(long, value_name = "FILE")]
     pub(crate) spec: Option<PathBuf>,
@@ -200,7 +233,7 @@ pub(crate) struct Run {
     /// Most open files a process
     #[arg(long, value_name = "N")]
     pub(crate) files: Option<u32>,
-    /// Longest time, as in 90s; exit code 124
+    /// Longest time of a command, as in 90s; exit code 124
     #[arg(long, value_name = "TIME")]
     pub(crate) timeout: Option<Span>,
     /// Most bytes on stdout and stderr together
@@ -212,21 +245,9 @@ pub(crate) struct Run {
     /// Let the inside make namespaces of its own (browsers, nested sandboxes); weaker, and reported
     #[arg(long)]
     pub(crate) nested: bool,
-    /// Give the command a terminal, also where none would be chosen
-    #[arg(long, overrides_with = "no_tty")]
-    pub(crate) tty: bool,
-    /// Give the command no terminal
-    #[arg(long, overrides_with = "tty")]
-    pub(crate) no_tty: bool,
     /// Wait for the disk whenever the trace is signed
     #[arg(long)]
     pub(crate) durable: bool,
-    /// Also write the trace to this file: *.jsonl for the events alone, else one bundle file
-    #[arg(long, value_name = "FILE")]
-    pub(crate) trace_out: Option<PathBuf>,
-    /// The command and its arguments
-    #[arg(last = true, value_name = "CMD")]
-    pub(crate) command: Vec<String>,
 }
 
 #[derive(ClapArgs)]
@@ -301,57 +322,6 @@ pub(crate) enum ApproveCommand {
         /// As `ls` shows it: SESSION.NUMBER
         id: String,
     },
-}
-
-#[derive(ClapArgs)]
-pub(crate) struct Session {
-    #[command(subcommand)]
-    pub(crate) command: SessionCommand,
-}
-
-#[derive(Subcommand)]
-pub(crate) enum SessionCommand {
-    /// List sessions that run under a policy
-    Ls,
-    /// Put another policy in force, for the next request and for what is under way
-    Policy {
-        #[command(subcommand)]
-        command: SessionPolicyCommand,
-    },
-    /// Take a credential back: what was sent with it is cut
-    Revoke {
-        /// The session's id, or the beginning of one
-        session: String,
-        secret: String,
-    },
-    /// Give a credential the value that the vault holds now
-    Rotate {
-        /// The session's id, or the beginning of one
-        session: String,
-        secret: String,
-    },
-    /// Let nothing out of a session (`off`), or let it out again (`on`)
-    Egress {
-        /// The session's id, or the beginning of one
-        session: String,
-        #[arg(value_enum)]
-        to: Switch,
-    },
-}
-
-#[derive(Subcommand)]
-pub(crate) enum SessionPolicyCommand {
-    Set {
-        /// The session's id, or the beginning of one
-        session: String,
-        file: PathBuf,
-    },
-}
-
-#[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
-pub(crate) enum Switch {
-    On,
-    Off,
 }
 
 #[derive(ClapArgs)]

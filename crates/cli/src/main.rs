@@ -20,7 +20,7 @@ fn main() -> ExitCode {
         Err(error) => return usage(&error),
     };
     let output = Output::new(&args.global);
-    let is_run = matches!(args.command, Command::Run(_));
+    let is_run = args.command.passes_code_through();
     match dispatch(args, &output) {
         Ok(code) => ExitCode::from(code),
         Err(failure) => {
@@ -41,6 +41,7 @@ fn dispatch(args: Args, output: &Output) -> Result<u8, Failure> {
         Command::Secret(secret) => command::secret::run(home, secret, output),
         Command::Approve(approve) => command::approve::run(home, approve, output),
         Command::Session(session) => command::session::run(home, session, output),
+        Command::Supervise => command::supervise::run(home),
         Command::Doctor => command::doctor::run(output),
         Command::Escape(escape) => command::escape::run(&escape, output),
         Command::Probe { command } => command::probe::run(command, output),
@@ -55,7 +56,8 @@ fn usage(error: &clap::Error) -> ExitCode {
     let asked_for = !error.use_stderr();
     // Printing help to a closed pipe is no failure.
     let _ = error.print();
-    let is_run = std::env::args_os().skip(1).take_while(|arg| arg != "--").any(|arg| arg == "run");
+    let words: Vec<_> = std::env::args_os().skip(1).take_while(|arg| arg != "--").collect();
+    let is_run = words.iter().any(|arg| arg == "run") || words.windows(2).any(|w| w == ["session", "exec"]);
     match (asked_for, is_run) {
         (true, _) => ExitCode::SUCCESS,
         (_, true) => ExitCode::from(RUN_FAILED),

@@ -6,7 +6,8 @@ use crate::command::run::mark;
 use crate::output::{Output, Paint};
 use cofferdam_engine::{Exec, Story, Told};
 use cofferdam_model::{
-    Aspect, BlobRef, Bytes, ChangeOp, Exit, FileChange, OutputCaptured, Span, State, Stream, Usage,
+    Aspect, BlobRef, Bytes, ChangeOp, Exit, FileChange, OutputCaptured, SessionChanged, Span, State, Stream,
+    Usage,
 };
 use jiff::tz::TimeZone;
 use jiff::{Timestamp, Zoned};
@@ -62,7 +63,10 @@ impl Page<'_> {
         let title = self.output.paint(Paint::Bold, format!("session {}", told.fact.session));
         self.line(&title);
         self.field("started", &second(told.time_us));
-        self.field("command", &command_line(&told.fact.spec.command));
+        match told.fact.spec.command.as_slice() {
+            [] => self.field("command", "none of its own: it stays, and is told what to run"),
+            command => self.field("command", &command_line(command)),
+        }
         self.field("work dir", &told.fact.workdir.to_string());
         self.field("by", &format!("uid {} on {}, {}", told.fact.user, told.fact.host, told.fact.by));
     }
@@ -221,6 +225,12 @@ fn moments(story: &Story) -> Vec<(u64, u64, Moment<'_>)> {
         ));
     }
     all.extend(egress::moments(&story.egress));
+    for told in &story.life {
+        let SessionChanged { what, by, detail } = &told.fact;
+        let detail = if detail.is_empty() { String::new() } else { format!("; {detail}") };
+        let text = printable(&format!("{what} by {by}{detail}"));
+        all.push((told.seq, told.time_us, Moment::Line("session", Paint::Bold, text)));
+    }
     if let Some(told) = &story.decision {
         let verb = if told.fact.kept { "kept" } else { "discarded" };
         let skipped = told.fact.skipped.iter().map(|s| format!("; not kept: {} ({})", s.path, s.reason));
@@ -237,7 +247,7 @@ fn rest(hidden: usize, seen: &OutputCaptured) -> String {
     }
 }
 
-fn exit_words(exit: &Exit) -> String {
+pub(crate) fn exit_words(exit: &Exit) -> String {
     match exit {
         Exit::Code(code) => format!("code {code}"),
         Exit::Signal(signal) => format!("signal {signal}"),
@@ -322,7 +332,7 @@ pub(crate) fn minute(us: u64) -> String {
     zoned(us).map_or_else(|| "-".into(), |time| time.strftime("%Y-%m-%d %H:%M").to_string())
 }
 
-fn second(us: u64) -> String {
+pub(crate) fn second(us: u64) -> String {
     zoned(us).map_or_else(|| "-".into(), |time| time.strftime("%A %-d %B %Y, %H:%M:%S %Z").to_string())
 }
 

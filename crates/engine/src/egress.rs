@@ -24,6 +24,7 @@ pub(crate) struct Prepared {
     ca: Arc<Ca>,
     files: Vec<ShownFile>,
     variables: Vec<(String, String)>,
+    placeholders: Vec<String>,
     line: Control,
     session: SessionId,
 }
@@ -33,6 +34,8 @@ pub(crate) struct Egress {
     pub(crate) handle: Arc<Handle>,
     /// What programs inside are told: where the proxy is, whom to trust, and a placeholder for each credential.
     pub(crate) variables: Vec<(String, String)>,
+    /// Which of them hold placeholders.
+    pub(crate) placeholders: Vec<String>,
     /// For the enforcement report.
     pub(crate) line: Control,
     /// What it did not let through, and the policy that says so.
@@ -63,12 +66,13 @@ impl Prepared {
             let (secret, variable) = (bound[at].credential.name.clone(), variables[at].0.clone());
             return Err(EngineError::SecretInEnvironment { secret, variable });
         }
+        let placeholders = variables.iter().map(|(name, _)| name.clone()).collect();
         let line = line(rules.policy(), &spec.secrets);
         let ca = Arc::new(Ca::new(&format!("Cofferdam session {session}"))?);
         let trust = trust::spread(ca.pem());
         variables.extend(trust.variables.iter().map(|(name, path)| ((*name).into(), (*path).into())));
         let (coffer, session) = (Coffer::new(bound)?, session.clone());
-        Ok(Some(Self { rules, coffer, ca, files: trust.files, variables, line, session }))
+        Ok(Some(Self { rules, coffer, ca, files: trust.files, variables, placeholders, line, session }))
     }
 
     /// What is to be shown inside.
@@ -103,12 +107,13 @@ impl Prepared {
         let handle = Arc::new(serve(listeners, config, Some(callers)).map_err(failed)?);
         let mut variables = self.variables;
         variables.extend(proxy_variables(proxy));
-        Ok(Egress { handle, variables, line: self.line, denials, policy })
+        let placeholders = self.placeholders;
+        Ok(Egress { handle, variables, placeholders, line: self.line, denials, policy })
     }
 }
 
 /// A connection of the sandbox's takes two descriptors of ours, and the usual limit is 1024.
-fn make_room() {
+pub(crate) fn make_room() {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
     let Rlimit { maximum, .. } = getrlimit(Resource::Nofile);
     // Where it cannot be had, fewer connections are taken at a time, and the others wait.

@@ -2,7 +2,7 @@
 //! else, since an environment is where credentials live.
 
 use crate::trust::PYTHON_PATH;
-use cofferdam_model::{SessionId, SessionSpec};
+use cofferdam_model::SessionId;
 use cofferdam_runtime::Identity;
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
@@ -42,23 +42,56 @@ pub(crate) struct Environment {
     pub(crate) names: Vec<String>,
 }
 
+/// Whose variables those of a command come from.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Caller {
+    /// This process's own.
+    Own,
+    /// Those of someone who asked for a session and is not this process.
+    Asker(BTreeMap<String, String>),
+}
+
+impl Caller {
+    /// What of this process's environment a session elsewhere may know.
+    pub(crate) fn of_this_process() -> BTreeMap<String, String> {
+        let known = |name: &str| INHERITED.contains(&name) || name == "HOME" || name.starts_with("LC_");
+        let text =
+            |(name, value): (OsString, OsString)| Some((name.into_string().ok()?, value.into_string().ok()?));
+        std::env::vars_os().filter_map(text).filter(|(name, _)| known(name)).collect()
+    }
+
+    pub(crate) fn get(&self, name: &str) -> Option<OsString> {
+        match self {
+            Self::Own => std::env::var_os(name),
+            Self::Asker(variables) => variables.get(name).map(OsString::from),
+        }
+    }
+
+    fn locale(&self) -> Vec<(OsString, OsString)> {
+        let is_locale = |(name, _): &(OsString, OsString)| name.as_bytes().starts_with(b"LC_");
+        match self {
+            Self::Own => std::env::vars_os().filter(is_locale).collect(),
+            Self::Asker(all) => all.iter().map(|(n, v)| (n.into(), v.into())).filter(is_locale).collect(),
+        }
+    }
+}
+
 pub(crate) fn build(
-    spec: &SessionSpec,
+    asked: &BTreeMap<String, String>,
     who: &Identity,
     session: &SessionId,
     told: &[(String, String)],
-    caller: impl Fn(&str) -> Option<OsString>,
-    locale: impl Iterator<Item = (OsString, OsString)>,
+    caller: &Caller,
 ) -> Environment {
     let mut all: BTreeMap<Vec<u8>, Vec<u8>> = BTreeMap::new();
     let mut set = |name: &[u8], value: &OsStr| all.insert(name.to_vec(), value.as_bytes().to_vec());
     set(b"PATH", OsStr::new(PATH));
     for name in INHERITED {
-        if let Some(value) = caller(name) {
+        if let Some(value) = caller.get(name) {
             set(name.as_bytes(), &value);
         }
     }
-    for (name, value) in locale.filter(|(name, _)| name.as_bytes().starts_with(b"LC_")) {
+    for (name, value) in caller.locale() {
         set(name.as_bytes(), &value);
     }
     set(b"HOME", who.home.as_os_str());
@@ -67,11 +100,11 @@ pub(crate) fn build(
     set(b"SHELL", OsStr::new("/bin/sh"));
     set(b"TMPDIR", OsStr::new("/tmp"));
     set(b"COFFERDAM_SESSION", OsStr::new(session.as_str()));
-    for (name, value) in told.iter().map(|(name, value)| (name, value)).chain(&spec.env) {
+    for (name, value) in told.iter().map(|(name, value)| (name, value)).chain(asked) {
         set(name.as_bytes(), OsStr::new(value));
     }
     let ours = told.iter().find(|(name, _)| name == PYTHON_PATH).map(|(_, value)| value);
-    if let (Some(ours), Some(theirs)) = (ours, spec.env.get(PYTHON_PATH)) {
+    if let (Some(ours), Some(theirs)) = (ours, asked.get(PYTHON_PATH)) {
         set(PYTHON_PATH.as_bytes(), OsStr::new(&format!("{theirs}:{ours}")));
     }
     let names =
@@ -87,14 +120,15 @@ mod tests {
     #[test]
     fn a_callers_credentials_stay_outside() {
         let who = Identity { name: "user".into(), uid: 1000, gid: 1000, home: "/home/u".into() };
-        let spec = SessionSpec { env: BTreeMap::from([("ASKED".into(), "1".into())]), ..Default::default() };
-        let caller = |name: &str| match name {
-            "TERM" => Some("xterm".into()),
-            "AWS_SECRET_ACCESS_KEY" | "OPENAI_API_KEY" => Some("secret".into()),
-            _ => None,
-        };
-        let locale = [("LC_ALL", "C"), ("STRIPE_KEY", "secret")].map(|(n, v)| (n.into(), v.into()));
-        let made = build(&spec, &who, &SessionId::new(1, 2), &[], caller, locale.into_iter());
+        let asked = BTreeMap::from([("ASKED".into(), "1".into())]);
+        let variables = [
+            ("TERM", "xterm"),
+            ("LC_ALL", "C"),
+            ("AWS_SECRET_ACCESS_KEY", "secret"),
+            ("OPENAI_API_KEY", "secret"),
+        ];
+        let caller = Caller::Asker(variables.map(|(n, v)| (n.into(), v.into())).into());
+        let made = build(&asked, &who, &SessionId::new(1, 2), &[], &caller);
         let text: Vec<String> =
             made.entries.iter().map(|e| String::from_utf8_lossy(e).into_owned()).collect();
         assert!(
@@ -110,9 +144,9 @@ mod tests {
     fn what_we_tell_yields_to_what_was_asked_for_and_a_search_path_holds_both() {
         let who = Identity { name: "user".into(), uid: 1000, gid: 1000, home: "/home/u".into() };
         let asked = [("PYTHONPATH", "src"), ("http_proxy", "")].map(|(n, v)| (n.into(), v.into()));
-        let spec = SessionSpec { env: BTreeMap::from(asked), ..Default::default() };
         let told = [("PYTHONPATH", "/ours"), ("http_proxy", "http://p")].map(|(n, v)| (n.into(), v.into()));
-        let made = build(&spec, &who, &SessionId::new(1, 2), &told, |_| None, std::iter::empty());
+        let caller = Caller::Asker(BTreeMap::new());
+        let made = build(&BTreeMap::from(asked), &who, &SessionId::new(1, 2), &told, &caller);
         for expected in ["PYTHONPATH=src:/ours", "http_proxy="] {
             assert!(made.entries.iter().any(|entry| entry == expected.as_bytes()), "{expected}");
         }

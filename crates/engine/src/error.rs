@@ -69,11 +69,24 @@ pub enum EngineError {
     #[error("no trace has an id that begins with `{0}`; see `cofferdam trace ls`")]
     NoTrace(String),
     #[error(
-        "no session that runs under a policy has an id that begins with `{0}`; see `cofferdam session ls`"
+        "no session that can be reached has the name `{0}` or an id that begins so; see `cofferdam session ls`"
     )]
     NotLive(String),
     #[error("{0}")]
     Declined(String),
+    /// As a supervisor put it.
+    #[error("{0}")]
+    Unenforceable(String),
+    #[error("{path}: {message}")]
+    Operator { path: PathBuf, message: String },
+    #[error("session {session} is lost: {reason}; its trace is `cofferdam trace show {session}`")]
+    Lost { session: cofferdam_model::SessionId, reason: String },
+    #[error(
+        "`--changes ask`: nobody can be asked when a session of its own time ends; say keep or discard here, or with `cofferdam session kill`"
+    )]
+    NobodyToAsk,
+    #[error("the supervisor could not be started: {reason}; see {log}")]
+    Supervisor { reason: String, log: PathBuf },
     #[error("`{prefix}` fits {count} ids; give more of it")]
     Ambiguous { prefix: String, count: usize },
     #[error("{0}")]
@@ -97,6 +110,7 @@ impl EngineError {
             self,
             Self::NoTier { .. }
                 | Self::NoDoors
+                | Self::Unenforceable(_)
                 | Self::Floor { .. }
                 | Self::Runtime(RuntimeError::Refused { .. })
         )

@@ -1,28 +1,28 @@
 //! One session from start to end.
 
 use crate::Engine;
-use crate::control::Control;
+use crate::control::{Control, Desk};
 use crate::denials::Denied;
 use crate::egress::{Egress, Prepared};
-use crate::environment::{self, Environment};
+use crate::environment::Caller;
 use crate::error::EngineError;
 use crate::record::{Recorder, now_us};
-use crate::relay::{Around, Bounds, Ended, FORWARDED, Relay, Stdio, current_size};
+use crate::relay::{Around, ExecId, FORWARDED, Relay, Stdio, current_size};
 use crate::secrets::Ask;
+use crate::standing::{Closed, Closing, Command, Standing, seal};
 use crate::tiers;
 use cofferdam_guest::wire;
 use cofferdam_model::{
-    Body, BoxUser, ChangeOp, Changes, ChangesDecided, EnforcementReport, ExecExited, ExecStarted, Exit,
-    FileChange, Profile, RawPath, SessionEnded, SessionId, SessionSpec, SessionStarted, Usage,
+    Body, ChangesDecided, EnforcementReport, Exit, FileChange, RawPath, SessionId, SessionSpec,
+    SessionStarted, Usage,
 };
-use cofferdam_runtime::{Backend, Committed, Finished, Identity, Network, Sandbox, SandboxSpec};
-use cofferdam_store::Home;
+use cofferdam_runtime::{Backend, Network, Sandbox, SandboxSpec};
 use cofferdam_sys::signal::Signals;
 use cofferdam_sys::terminal::RawMode;
 use cofferdam_trace::{FORMAT, Options, Reader, Writer};
+use rustix::io::Errno;
 use rustix::process::Signal;
 use std::os::fd::AsFd;
-use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Instant;
@@ -67,54 +67,113 @@ impl Engine {
     pub fn run(&self, run: Run<'_>) -> Result<Outcome, EngineError> {
         run.spec.check()?;
         let backend = tiers::choose(&run.spec)?;
-        let home = std::env::var_os("HOME").map(PathBuf::from).filter(|h| h.is_absolute());
-        self.run_in(run, backend.as_ref(), home.unwrap_or_else(|| PathBuf::from("/home/user")))
+        self.run_in(run, backend, Caller::Own)
     }
 
-    /// The same in a sandbox of this backend, for a caller with this home.
+    /// The same in a sandbox of this backend, for this caller.
     pub(crate) fn run_in(
         &self,
         run: Run<'_>,
-        backend: &dyn Backend,
-        home: PathBuf,
+        backend: Box<dyn Backend>,
+        caller: Caller,
     ) -> Result<Outcome, EngineError> {
-        let session = self.new_id()?;
-        let workdir = find_workdir(&run.spec)?;
-        self.complete_commits(&workdir)?;
-        let egress = Prepared::new(self, &run.spec, &session, run.ask)?;
+        let place = self.place(backend, &run.spec, run.ask)?;
         // Blocked from here on, so that no signal can end us between two steps.
         let signals = listen(run.tty)?;
-        let open = Place { session, workdir, home, signals, egress };
-        self.recorded(run, backend, open)
+        let way = Way { by: &run.by, durable: run.durable, stays: false, caller };
+        let mut standing = self.stand(place, &run.spec, way)?;
+        if let Err(error) = open_control(&mut standing) {
+            return Err(standing.fail(error, Usage::default()));
+        }
+        let Run { spec, stdio, tty, decide, .. } = run;
+        let changes = spec.changes;
+        let program = spec.command.first().cloned().unwrap_or_default();
+        let (exit, usage) = match command(spec, stdio, tty, &signals, &mut standing) {
+            Ok(ended) => ended,
+            Err(error) => return Err(standing.fail(error, Usage::default())),
+        };
+        let (session, report, trace) =
+            (standing.session.clone(), standing.report.clone(), standing.trace.clone());
+        let denials = standing.egress.as_ref().map(|egress| (egress.denials.clone(), egress.policy.clone()));
+        let closed = standing.close(Closing { exit, usage, changes, by: None, decide, error: None })?;
+        let denied = denials.map(|(denials, policy)| denials.told(&policy)).unwrap_or_default();
+        let Closed { usage, changes, decided, limits } = closed;
+        Ok(Outcome { session, program, exit, usage, report, changes, decided, limits, denied, trace })
     }
 
-    fn recorded(&self, run: Run<'_>, backend: &dyn Backend, place: Place) -> Result<Outcome, EngineError> {
-        let Place { session, workdir, home, signals, mut egress } = place;
+    /// Everything that can be found wrong before anything is made.
+    pub(crate) fn place(
+        &self,
+        backend: Box<dyn Backend>,
+        spec: &SessionSpec,
+        ask: &Ask,
+    ) -> Result<Place, EngineError> {
+        let session = self.new_id()?;
+        let workdir = find_workdir(spec)?;
+        self.complete_commits(&workdir)?;
+        let egress = Prepared::new(self, spec, &session, ask)?;
+        Ok(Place { backend, session, workdir, egress })
+    }
+
+    /// Makes the sandbox and opens the trace.
+    pub(crate) fn stand(
+        &self,
+        place: Place,
+        spec: &SessionSpec,
+        way: Way<'_>,
+    ) -> Result<Standing, EngineError> {
+        let Place { backend, session, workdir, mut egress } = place;
         let trace = self.home.trace_dir(&session);
         let start = Body::SessionStarted(Box::new(SessionStarted {
             session: session.clone(),
-            by: run.by.clone(),
+            by: way.by.to_owned(),
             format: FORMAT,
-            spec: without_values(&run.spec),
+            spec: without_values(spec),
             workdir: RawPath::from(workdir.as_path()),
             user: rustix::process::geteuid().as_raw().to_string(),
             host: rustix::system::uname().nodename().to_string_lossy().into_owned(),
         }));
-        let mut spec = self.sandbox_spec(&run.spec, &session, workdir.clone(), home)?;
+        let mut asked = self.sandbox_spec(spec, &session, workdir.clone(), &way.caller)?;
+        asked.pausable = way.stays;
         if let Some(egress) = &mut egress {
-            spec.network = Network::Doors;
-            spec.files = egress.take_files();
+            asked.network = Network::Doors;
+            asked.files = egress.take_files();
         }
         // Namespaces come into being while we write. Nothing is made yet that others would take for left behind
-        // before the trace is locked, which is what tells them that the session lives.
-        let begun = backend.begin(spec);
-        let recorder = self.open_trace(&trace, &start, run.durable)?;
-        let open = Open { home: self.home.clone(), session, recorder, workdir, signals };
-        match begun.and_then(|begun| begun.complete(&mut || self.housekeeping())) {
-            Ok(sandbox) => open.go(run, sandbox, egress, trace),
+        // before the trace is locked, which is what tells them that the session lives. One that stays is born into
+        // its control group, so for it the trace comes first.
+        let early = if way.stays { Some(self.open_trace(&trace, &start, way.durable)?) } else { None };
+        let begun = backend.begin(asked);
+        let recorder = match early {
+            Some(recorder) => recorder,
+            None => self.open_trace(&trace, &start, way.durable)?,
+        };
+        let began = Instant::now();
+        let opened = begun.and_then(|begun| begun.complete(&mut || self.housekeeping()));
+        let opened = opened.map_err(EngineError::from).and_then(|mut sandbox| {
+            let egress = open_egress(egress, sandbox.as_mut(), &recorder)?;
+            let mut report = sandbox.report().clone();
+            report.controls.extend(egress.iter().map(|egress| egress.line.clone()));
+            recorder.append(None, &Body::Enforcement(Box::new(report.clone())))?;
+            Ok((sandbox, egress, report))
+        });
+        match opened {
+            Ok((sandbox, egress, report)) => Ok(Standing {
+                home: self.home.clone(),
+                session,
+                recorder,
+                workdir,
+                trace,
+                report,
+                caller: way.caller,
+                sandbox,
+                egress,
+                control: None,
+                began,
+            }),
             Err(error) => {
-                open.close(Exit::Code(125), Usage::default(), Some(error.to_string()))?;
-                Err(error.into())
+                seal(&recorder, Exit::Code(125), Usage::default(), Some(error.to_string()))?;
+                Err(error)
             }
         }
     }
@@ -139,14 +198,15 @@ impl Engine {
         spec: &SessionSpec,
         id: &SessionId,
         workdir: PathBuf,
-        home: PathBuf,
+        caller: &Caller,
     ) -> Result<SandboxSpec, EngineError> {
         let staging = self.home.staging_dir()?;
-        let search = std::env::var_os("PATH").unwrap_or_default();
+        let home = caller.get("HOME").map(PathBuf::from).filter(|h| h.is_absolute());
+        let search = caller.get("PATH").unwrap_or_default();
         Ok(SandboxSpec {
             id: id.clone(),
             workdir,
-            home,
+            home: home.unwrap_or_else(|| PathBuf::from("/home/user")),
             path: std::env::split_paths(&search).filter(|p| p.is_absolute()).collect(),
             mounts: spec.mounts.clone(),
             hide: spec.hide.clone(),
@@ -155,6 +215,7 @@ impl Engine {
             limits: spec.limits.clone(),
             layer_place: spec.layer,
             nested: spec.nested,
+            pausable: false,
             network: Network::None,
             files: Vec::new(),
             require: spec.require.clone(),
@@ -167,7 +228,7 @@ impl Engine {
     }
 
     /// What can wait for a moment in which there is nothing else to do. Failing at it is no reason not to run.
-    fn housekeeping(&self) {
+    pub(crate) fn housekeeping(&self) {
         let _ = cofferdam_trace::prepare(&self.home.spare_trace_in_the_making(), &self.home.spare_trace());
         self.reap_leftovers();
     }
@@ -221,7 +282,7 @@ fn find_workdir(spec: &SessionSpec) -> Result<PathBuf, EngineError> {
     asked.canonicalize().map_err(|source| EngineError::Workdir { path: asked, source })
 }
 
-fn listen(tty: bool) -> Result<Signals, EngineError> {
+pub(crate) fn listen(tty: bool) -> Result<Signals, EngineError> {
     let mut all = FORWARDED.to_vec();
     if tty {
         all.push(Signal::WINCH);
@@ -230,242 +291,97 @@ fn listen(tty: bool) -> Result<Signals, EngineError> {
         .map_err(|errno| EngineError::Io { doing: "listen for signals", source: errno.into() })
 }
 
-/// A command as the guest is to be asked for it.
-struct Asked<'a> {
-    spec: &'a SessionSpec,
-    environment: &'a Environment,
-    /// Who to become, where the guest itself is someone else.
-    user: Option<wire::User>,
-    tty: bool,
-}
-
-/// A session before it has a trace.
-struct Place {
-    session: SessionId,
+/// A session before there is anything of it.
+pub(crate) struct Place {
+    backend: Box<dyn Backend>,
+    pub(crate) session: SessionId,
     workdir: PathBuf,
-    /// The caller's.
-    home: PathBuf,
-    signals: Signals,
     egress: Option<Prepared>,
 }
 
-/// A session whose trace is open.
-struct Open {
-    home: Home,
-    session: SessionId,
-    recorder: Recorder,
-    workdir: PathBuf,
-    signals: Signals,
+/// How a session is opened, whatever is to run in it.
+pub(crate) struct Way<'a> {
+    pub(crate) by: &'a str,
+    pub(crate) durable: bool,
+    /// When its commands have ended.
+    pub(crate) stays: bool,
+    pub(crate) caller: Caller,
 }
 
-impl Open {
-    fn go(
-        mut self,
-        run: Run<'_>,
-        mut sandbox: Box<dyn Sandbox>,
-        egress: Option<Prepared>,
-        trace: PathBuf,
-    ) -> Result<Outcome, EngineError> {
-        let began = Instant::now();
-        let mut report = sandbox.report().clone();
-        let egress = match self.open_egress(egress, sandbox.as_mut()) {
-            Ok(egress) => egress,
-            Err(error) => {
-                drop(sandbox);
-                self.close(Exit::Code(125), Usage::default(), Some(error.to_string()))?;
-                return Err(error);
+/// Serves the sandbox's doors.
+fn open_egress(
+    egress: Option<Prepared>,
+    sandbox: &mut dyn Sandbox,
+    recorder: &Recorder,
+) -> Result<Option<Egress>, EngineError> {
+    let Some(prepared) = egress else { return Ok(None) };
+    let doors = sandbox.take_doors().ok_or(EngineError::NoDoors)?;
+    prepared.open(doors, recorder).map(Some)
+}
+
+/// Lets people reach what serves the doors.
+fn open_control(standing: &mut Standing) -> Result<(), EngineError> {
+    let Some(egress) = &standing.egress else { return Ok(()) };
+    let desk = Desk {
+        home: standing.home.clone(),
+        session: standing.session.clone(),
+        handle: Some(egress.handle.clone()),
+        mail: None,
+    };
+    standing.control = Some(Control::open(desk)?);
+    Ok(())
+}
+
+/// The one command of a `run`, from its start to its end.
+fn command(
+    spec: SessionSpec,
+    stdio: Stdio,
+    tty: bool,
+    signals: &Signals,
+    standing: &mut Standing,
+) -> Result<(Exit, Usage), EngineError> {
+    let channel = standing.sandbox.take_channel().ok_or(EngineError::NoChannel)?;
+    let mut relay = Relay::new(channel)?;
+    let terminal = stdio.stdin.as_ref().filter(|_| tty).map(AsFd::as_fd);
+    let size = terminal.and_then(current_size).unwrap_or(wire::Size { rows: 24, columns: 80 });
+    let keyboard = terminal.map(|fd| fd.try_clone_to_owned()).transpose();
+    let keyboard = keyboard.map_err(|source| EngineError::Io { doing: "use the terminal", source })?;
+    let asked = Command {
+        argv: spec.command.clone(),
+        user: spec.user,
+        tty: tty.then_some(size),
+        timeout: spec.limits.timeout,
+        output: spec.limits.output,
+        ..Command::default()
+    };
+    let _raw = keyboard.as_ref().and_then(|fd| RawMode::enter(fd.as_fd()).ok());
+    let (id, exec) = standing.start(&mut relay, &spec, &asked, stdio)?;
+    let ended = loop {
+        let (sandbox, recorder) = (standing.sandbox.as_mut(), &standing.recorder);
+        let mut turn = relay.turn(Around { sandbox, recorder, wake: signals.as_fd(), deadline: None })?;
+        if turn.woken {
+            forward(signals, &mut relay, id, tty)?;
+        }
+        if turn.gone {
+            turn.ended.extend(relay.leave(false));
+        }
+        if let Some((_, _, ended)) = turn.ended.pop() {
+            break ended;
+        }
+    };
+    standing.ended(exec, ended)
+}
+
+fn forward(signals: &Signals, relay: &mut Relay, id: ExecId, tty: bool) -> Result<(), EngineError> {
+    let failed = |errno: Errno| EngineError::Io { doing: "hear of signals", source: errno.into() };
+    for arrived in signals.take().map_err(failed)? {
+        if arrived.is(Signal::WINCH) {
+            if let Some(size) = current_size(rustix::stdio::stdin()).filter(|_| tty) {
+                relay.resize(id, size)?;
             }
-        };
-        report.controls.extend(egress.iter().map(|(egress, _)| egress.line.clone()));
-        self.recorder.append(None, &Body::Enforcement(Box::new(report.clone())))?;
-        let (asked, decide) = (run.spec.changes, run.decide);
-        let program = run.spec.command.first().cloned().unwrap_or_default();
-        let told = egress.as_ref().map_or(&[][..], |(egress, _)| &egress.variables);
-        let ended = match self.command(run.spec, told, run.stdio, run.tty, sandbox.as_mut()) {
-            Ok(ended) => ended,
-            Err(error) => {
-                drop((sandbox, egress));
-                self.close(Exit::Code(125), Usage::default(), Some(error.to_string()))?;
-                return Err(error);
-            }
-        };
-        let finished = sandbox.finish()?;
-        // Nobody is left inside who could send; what was under way is cut and told.
-        let denials = egress.as_ref().map(|(egress, _)| (egress.denials.clone(), egress.policy.clone()));
-        drop(egress);
-        let denied = denials.map(|(denials, policy)| denials.told(&policy)).unwrap_or_default();
-        self.limits(&finished)?;
-        let usage =
-            Usage { peak_memory: finished.usage.peak_memory.max(ended.usage.peak_memory), ..ended.usage };
-        let decided = sandbox
-            .changes()
-            .map_err(EngineError::from)
-            .and_then(|changes| Ok((self.decide(asked, decide, &changes, sandbox.as_mut())?, changes)));
-        let (decided, changes) = match decided {
-            Ok(decided) => decided,
-            Err(error) => {
-                drop(sandbox);
-                self.close(Exit::Code(125), usage, Some(error.to_string()))?;
-                return Err(error);
-            }
-        };
-        // Everything of the sandbox is gone before the trace says that the session has ended.
-        drop(sandbox);
-        let total = Usage { wall_us: began.elapsed().as_micros() as u64, ..usage };
-        let (session, exit) = (self.session.clone(), ended.exit);
-        self.close(exit, total, None)?;
-        Ok(Outcome {
-            session,
-            program,
-            exit,
-            usage: total,
-            report,
-            changes,
-            decided,
-            limits: finished.limits,
-            denied,
-            trace,
-        })
-    }
-
-    /// Serves the sandbox's doors, and lets people reach what does.
-    fn open_egress(
-        &self,
-        egress: Option<Prepared>,
-        sandbox: &mut dyn Sandbox,
-    ) -> Result<Option<(Egress, Control)>, EngineError> {
-        let Some(prepared) = egress else { return Ok(None) };
-        let doors = sandbox.take_doors().ok_or(EngineError::NoDoors)?;
-        let egress = prepared.open(doors, &self.recorder)?;
-        let control = Control::open(&self.home, &self.session, egress.handle.clone())
-            .map_err(|source| EngineError::Io { doing: "open the session's socket", source })?;
-        Ok(Some((egress, control)))
-    }
-
-    fn command(
-        &mut self,
-        spec: SessionSpec,
-        told: &[(String, String)],
-        stdio: Stdio,
-        tty: bool,
-        sandbox: &mut dyn Sandbox,
-    ) -> Result<Ended, EngineError> {
-        let who = match spec.user {
-            BoxUser::User => sandbox.identity(),
-            BoxUser::Root => Identity { name: "root".into(), uid: 0, gid: 0, ..sandbox.identity() },
-        };
-        let environment = environment::build(
-            &spec,
-            &who,
-            &self.session,
-            told,
-            |name| std::env::var_os(name),
-            std::env::vars_os(),
-        );
-        let exec = self.recorder.append(
-            None,
-            &Body::ExecStarted(ExecStarted {
-                argv: spec.command.clone(),
-                env: environment.names.clone(),
-                cwd: RawPath::from(self.workdir.as_path()),
-                tty,
-                user: who.name.clone(),
-            }),
-        )?;
-        self.recorder.checkpoint()?;
-        let user = (spec.profile == Profile::Box).then(|| wire::User {
-            uid: who.uid,
-            gid: who.gid,
-            groups: Vec::new(),
-        });
-        let asked = Asked { spec: &spec, environment: &environment, user, tty };
-        let ended = self.relay(asked, stdio, exec, sandbox)?;
-        let Ended { exit, usage, outputs } = ended;
-        for (stream, captured) in outputs {
-            self.recorder.output(exec, stream, captured)?;
+        } else if let Ok(number) = u8::try_from(arrived.signal) {
+            relay.signal(id, number)?;
         }
-        self.recorder.append(Some(exec), &Body::ExecExited(ExecExited { exit, usage }))?;
-        Ok(Ended { exit, usage, outputs: Vec::new() })
     }
-
-    fn relay(
-        &mut self,
-        asked: Asked<'_>,
-        stdio: Stdio,
-        exec: u64,
-        sandbox: &mut dyn Sandbox,
-    ) -> Result<Ended, EngineError> {
-        let Asked { spec, environment, user, tty } = asked;
-        let channel = sandbox.take_channel().ok_or(EngineError::NoChannel)?;
-        let terminal = stdio.stdin.as_ref().filter(|_| tty).map(AsFd::as_fd);
-        let size = terminal.and_then(current_size).unwrap_or(wire::Size { rows: 24, columns: 80 });
-        let keyboard = terminal.map(|fd| fd.try_clone_to_owned()).transpose();
-        let keyboard = keyboard.map_err(|source| EngineError::Io { doing: "use the terminal", source })?;
-        let _raw = keyboard.as_ref().and_then(|fd| RawMode::enter(fd.as_fd()).ok());
-        let request = wire::Exec {
-            argv: spec.command.iter().map(String::as_bytes).collect(),
-            env: environment.entries.iter().map(Vec::as_slice).collect(),
-            cwd: self.workdir.as_os_str().as_bytes(),
-            user,
-            tty: tty.then_some(size),
-            stdin: if stdio.stdin.is_some() { wire::Stdin::Piped } else { wire::Stdin::Null },
-        };
-        let timeout = spec.limits.timeout.map(|span| span.0);
-        let bounds = Bounds {
-            deadline: timeout.map(|after| Instant::now() + after),
-            timeout: timeout.unwrap_or_default(),
-            output: spec.limits.output.map(|bytes| bytes.0),
-        };
-        let around =
-            Around { sandbox, recorder: &self.recorder, signals: &self.signals, bounds, parent: exec };
-        Relay::start(channel, &request, around, stdio)?.run()
-    }
-
-    fn limits(&mut self, finished: &Finished) -> Result<(), EngineError> {
-        for hit in &finished.limits {
-            self.recorder.append(None, &Body::Limit(hit.clone()))?;
-        }
-        Ok(())
-    }
-
-    /// Records every change, then keeps or drops them all.
-    fn decide(
-        &mut self,
-        asked: Changes,
-        decide: Decide<'_>,
-        changes: &[FileChange],
-        sandbox: &mut dyn Sandbox,
-    ) -> Result<Option<ChangesDecided>, EngineError> {
-        if changes.is_empty() {
-            return Ok(None);
-        }
-        for change in changes {
-            self.recorder.append(None, &Body::FileChanged(change.clone()))?;
-        }
-        // Signed before the host is touched: what is about to happen is on record.
-        self.recorder.checkpoint()?;
-        let (keep, by) = match asked {
-            Changes::Keep => (true, "spec"),
-            Changes::Discard => (false, "spec"),
-            Changes::Ask => (decide(changes), "person"),
-        };
-        let committed = if keep { sandbox.commit()? } else { Committed::default() };
-        let count = |op: ChangeOp| changes.iter().filter(|c| c.op == op).count() as u64;
-        let decided = ChangesDecided {
-            kept: keep,
-            by: by.into(),
-            created: count(ChangeOp::Created),
-            modified: count(ChangeOp::Modified),
-            renamed: count(ChangeOp::Renamed),
-            deleted: count(ChangeOp::Deleted),
-            skipped: committed.skipped,
-        };
-        self.recorder.append(None, &Body::ChangesDecided(decided.clone()))?;
-        Ok(Some(decided))
-    }
-
-    fn close(self, exit: Exit, usage: Usage, error: Option<String>) -> Result<(), EngineError> {
-        self.recorder.append(None, &Body::SessionEnded(SessionEnded { exit, usage, error }))?;
-        self.recorder.seal()
-    }
+    Ok(())
 }

@@ -2,7 +2,8 @@
 
 use crate::{
     AlertSent, ApprovalAnswered, ControlChanged, CredentialUsed, Digest, EgressDecided, EgressEnded,
-    EgressRefused, EnforcementReport, FileChange, NameAsked, RawPath, SessionId, SessionSpec, StrayPacket,
+    EgressRefused, EnforcementReport, FileChange, NameAsked, RawPath, SessionChanged, SessionId, SessionSpec,
+    StrayPacket,
 };
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -66,6 +67,8 @@ pub enum Body {
     StrayPacket(StrayPacket),
     #[serde(rename = "alert.sent")]
     AlertSent(AlertSent),
+    #[serde(rename = "session.changed")]
+    SessionChanged(SessionChanged),
     #[serde(rename = "session.ended")]
     SessionEnded(SessionEnded),
     /// Says who vouches for everything up to here.
@@ -262,6 +265,7 @@ impl Body {
             Self::NameAsked(_) => "name.asked",
             Self::StrayPacket(_) => "packet.stray",
             Self::AlertSent(_) => "alert.sent",
+            Self::SessionChanged(_) => "session.changed",
             Self::SessionEnded(_) => "session.ended",
             Self::Checkpoint(_) => "checkpoint",
             Self::Head(_) => "head",

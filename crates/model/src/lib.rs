@@ -9,6 +9,7 @@ mod egress;
 mod enforcement;
 mod event;
 mod id;
+mod live;
 mod path;
 mod quantity;
 mod record;
@@ -29,6 +30,7 @@ pub use event::{
     LimitHit, OutputCaptured, SessionEnded, SessionStarted, SkippedChange, Stream, Usage,
 };
 pub use id::{IdError, SessionId};
+pub use live::{Counters, ExecInfo, Lifetime, Live, LiveState, SessionChanged, SessionInfo};
 pub use path::RawPath;
 pub use quantity::{Bytes, Cores, QuantityError, Span};
 pub use record::{NotRecorded, Record};

@@ -1,7 +1,7 @@
 //! What a session is asked to be: the one description that the CLI's flags, spec files (TOML or JSON) and
 //! the API all turn into.
 
-use crate::{Bytes, Cores, Span, Tier, TierError};
+use crate::{Bytes, Cores, Live, Span, Tier, TierError};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fmt;
@@ -22,6 +22,10 @@ pub enum SpecError {
         "`limits.disk` cannot hold for a layer on disk: leave one of `limits.disk` and `layer = \"disk\"` out"
     )]
     DiskLimit,
+    #[error(
+        "`live.name`: `{0}` is not a name: use up to 63 of a-z, 0-9 and `-`, a letter first, and no session's id"
+    )]
+    Name(String),
     #[error("`user = \"root\"` needs a box: add `profile = \"box\"` (`--profile box`)")]
     RootWithoutBox,
 }
@@ -167,6 +171,9 @@ pub struct SessionSpec {
     pub require: Vec<String>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub accept: Vec<Weakness>,
+    /// For a session that stays when its commands have ended.
+    #[serde(skip_serializing_if = "Live::is_default")]
+    pub live: Live,
 }
 
 impl SessionSpec {
@@ -175,6 +182,12 @@ impl SessionSpec {
         if self.command.first().is_none_or(|program| program.is_empty()) {
             return Err(SpecError::NoCommand);
         }
+        self.check_place()
+    }
+
+    /// The same for a session that is told later what to run.
+    pub fn check_place(&self) -> Result<(), SpecError> {
+        self.live.check()?;
         if let Some(name) = self.env.keys().find(|n| n.is_empty() || n.contains(['=', '\0'])) {
             return Err(SpecError::EnvName(name.clone()));
         }

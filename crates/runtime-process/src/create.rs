@@ -1,6 +1,6 @@
 //! How a sandbox comes to be: a table of steps, each with its undo.
 
-use crate::cgroup::{self, Groups, Version, hierarchies};
+use crate::cgroup::{self, Groups, Version, hierarchies_of};
 use crate::explain::{explain_launch, explain_op};
 use crate::filter::{self, Choice};
 use crate::layer::{self, Layer};
@@ -113,7 +113,7 @@ pub(crate) fn begin(
     fault: Fault,
 ) -> Result<Box<Beginning>, RuntimeError> {
     let making = Making {
-        limits: limits::resolve(&spec.limits, spec.layer_place),
+        limits: limits::resolve(&spec.limits, spec.layer_place, spec.pausable),
         spec,
         without: without.to_vec(),
         users: None,
@@ -211,10 +211,10 @@ fn remove_layer(m: &mut Making) {
     layer::leave(&m.spec.layer);
 }
 
-/// Where all controllers are of version 2, a process is best born into its group: to move it later would stop
-/// all others on the machine for a moment.
+/// Into a group of version 2 a process is best born: to move it later would stop all others on the machine for a
+/// moment. Where controllers are of version 1, only what can be paused has such a group.
 fn make_unified_group(m: &mut Making) -> Result<(), Failure> {
-    match cgroup::is_unified() {
+    match cgroup::is_unified() || m.spec.pausable {
         true => place_groups(m).and_then(|()| make_groups(m)),
         false => Ok(()),
     }
@@ -243,7 +243,8 @@ fn place_groups(m: &mut Making) -> Result<(), Failure> {
     if m.born_in_group || m.without.iter().any(|name| name.starts_with("cgroup")) {
         return Ok(());
     }
-    m.groups = Groups::place(&hierarchies(), &group_name(&m.spec.id), &m.limits.cgroup);
+    let found = hierarchies_of(&m.limits.cgroup.controllers().collect::<Vec<_>>());
+    m.groups = Groups::place(&found, &group_name(&m.spec.id), &m.limits.cgroup);
     let demanded = [("memory", m.spec.limits.memory.is_some()), ("cpu", m.spec.limits.cpu.is_some())];
     let accepts = m.spec.accept.contains(&Weakness::Rlimits);
     for (controller, reason) in &m.groups.missing {
@@ -351,6 +352,8 @@ fn hearing(errno: rustix::io::Errno) -> RuntimeError {
 /// Ends everything inside: the first process of a pid namespace takes all others with it.
 fn end(m: &mut Making) {
     let Some(launched) = &m.launched else { return };
+    // What is frozen by version 1 does not even die.
+    m.groups.thaw();
     let _ = rustix::process::pidfd_send_signal(launched.pidfd(), Signal::KILL);
     if !m.waited {
         let _ = rustix::process::waitid(WaitId::PidFd(launched.pidfd()), WaitIdOptions::EXITED);

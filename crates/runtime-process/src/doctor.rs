@@ -201,6 +201,7 @@ fn boot_in(dir: &Path, network: Network) -> Result<EnforcementReport, RuntimeErr
         limits: Limits::default(),
         layer_place: LayerPlace::Memory,
         nested: false,
+        pausable: false,
         network,
         files: Vec::new(),
         require: Vec::new(),

@@ -18,11 +18,16 @@ pub(crate) struct Resolved {
     pub(crate) layer_in_scratch: bool,
 }
 
-pub(crate) fn resolve(asked: &Limits, place: LayerPlace) -> Resolved {
+pub(crate) fn resolve(asked: &Limits, place: LayerPlace, pausable: bool) -> Resolved {
     let total = total_memory();
     let memory = asked.memory.unwrap_or(Bytes(total / 4 * 3));
     Resolved {
-        cgroup: Wanted { memory: Some(memory), pids: Some(asked.pids.unwrap_or(PIDS)), cpu: asked.cpu },
+        cgroup: Wanted {
+            memory: Some(memory),
+            pids: Some(asked.pids.unwrap_or(PIDS)),
+            cpu: asked.cpu,
+            pausable,
+        },
         files: asked.files.unwrap_or(FILES),
         scratch: asked.disk.map_or((total / 4).min(SCRATCH_MOST), |disk| disk.0),
         layer_in_scratch: place == LayerPlace::Memory,

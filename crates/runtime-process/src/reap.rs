@@ -50,9 +50,11 @@ pub fn reap_if_deserted(session: &SessionId) {
 /// nothing for what is not there.
 pub fn reap(session: &SessionId, layer: &Path) {
     let name = group_name(session);
-    for group in parents().into_iter().map(|parent| parent.join(&name)).filter(|path| path.is_dir()) {
-        cgroup::remove_group(&group);
-    }
+    let groups: Vec<_> =
+        parents().into_iter().map(|parent| parent.join(&name)).filter(|path| path.is_dir()).collect();
+    // First of all: what was paused when its supervisor was killed may be waiting to die.
+    groups.iter().for_each(|group| cgroup::thaw_group(group));
+    groups.iter().for_each(|group| cgroup::remove_group(group));
     // Only if the path ends in the session's own id: a mistake must not cost a home. What cannot be completed
     // now stays for another start.
     if layer.file_name().is_some_and(|name| name == session.as_str())

@@ -252,6 +252,7 @@ fn cgroup_line(name: &str, group: &Group, controller: Controller, seen: &Seen) -
         (Controller::Pids, _) => "pids.max",
         (Controller::Cpu, Version::V1) => "cpu.cfs_quota_us",
         (Controller::Cpu, Version::V2) => "cpu.max",
+        (Controller::Freezer | Controller::Account, _) => "cgroup.procs",
     };
     let limit = fs::read_to_string(group.path.join(file)).unwrap_or_default().trim().to_owned();
     let member = group.path.file_name().is_some_and(|name| seen.is_in_group(&name.to_string_lossy()));

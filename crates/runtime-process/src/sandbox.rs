@@ -5,7 +5,7 @@ use crate::filter;
 use crate::layer;
 use crate::layout::inside_home;
 use crate::users::{USER, Way, user_name};
-use cofferdam_model::{BlockedAttempt, EnforcementReport, FileChange, Profile, Tier, Usage};
+use cofferdam_model::{BlockedAttempt, Counters, EnforcementReport, FileChange, Profile, Tier, Usage};
 use cofferdam_runtime::{Committed, Doors, Finished, Identity, RuntimeError, Sandbox, Standing};
 use rustix::event::{PollFd, PollFlags};
 use rustix::io::Errno;
@@ -100,8 +100,26 @@ impl Sandbox for ProcessSandbox {
         Ok(heard)
     }
 
+    fn pause(&mut self) -> Result<(), RuntimeError> {
+        self.standing.context.groups.freeze().map_err(|reason| {
+            let what = format!("a sandbox here cannot be paused: {reason}");
+            let fix = "run as root or under `systemd-run --user --scope -p Delegate=yes`, or let it run";
+            RuntimeError::Refused { what, fix: fix.into() }
+        })
+    }
+
+    fn resume(&mut self) -> Result<(), RuntimeError> {
+        self.standing.context.groups.thaw();
+        Ok(())
+    }
+
+    fn counters(&self) -> Counters {
+        self.making().groups.counters()
+    }
+
     fn finish(&mut self) -> Result<Finished, RuntimeError> {
         let making = &mut self.standing.context;
+        making.groups.thaw();
         let mut usage = Usage::default();
         if let Some(launched) = making.launched.as_ref().filter(|_| !making.waited) {
             let _ = rustix::process::pidfd_send_signal(launched.pidfd(), Signal::KILL);

@@ -1,8 +1,8 @@
 //! The contract between the engine and a tier.
 
 use cofferdam_model::{
-    BlockedAttempt, EnforcementReport, FileChange, LayerPlace, LimitHit, Limits, Mount, Profile, SessionId,
-    SkippedChange, Tier, Usage, UserMode, Weakness,
+    BlockedAttempt, Counters, EnforcementReport, FileChange, LayerPlace, LimitHit, Limits, Mount, Profile,
+    SessionId, SkippedChange, Tier, Usage, UserMode, Weakness,
 };
 use std::fmt;
 use std::io;
@@ -28,6 +28,8 @@ pub struct SandboxSpec {
     pub limits: Limits,
     pub layer_place: LayerPlace,
     pub nested: bool,
+    /// It stays: give it what pausing and counting take, where the host has that.
+    pub pausable: bool,
     pub network: Network,
     pub files: Vec<ShownFile>,
     pub require: Vec<String>,
@@ -169,7 +171,16 @@ pub trait Sandbox {
     /// Refused system calls since the last call. Must be called when `alarm` is readable: callers wait.
     fn attempts(&mut self) -> Result<Vec<BlockedAttempt>, RuntimeError>;
 
-    /// Ends every process inside and waits for it.
+    /// Stops every process inside where it stands, so that none uses a processor. Refused where the host has
+    /// nothing that holds for all of them.
+    fn pause(&mut self) -> Result<(), RuntimeError>;
+
+    fn resume(&mut self) -> Result<(), RuntimeError>;
+
+    /// What it uses now.
+    fn counters(&self) -> Counters;
+
+    /// Ends every process inside, also one that is paused, and waits for it.
     fn finish(&mut self) -> Result<Finished, RuntimeError>;
 
     /// What the session did to its work dir. Only after `finish`.

@@ -3,7 +3,7 @@
 use crate::{
     Backend, Begun, Committed, Doors, Finished, Identity, Probe, RuntimeError, Sandbox, SandboxSpec,
 };
-use cofferdam_model::{BlockedAttempt, EnforcementReport, FileChange, Tier};
+use cofferdam_model::{BlockedAttempt, Counters, EnforcementReport, FileChange, Tier};
 use std::io::pipe;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::PathBuf;
@@ -83,6 +83,18 @@ impl Sandbox for FakeSandbox {
 
     fn attempts(&mut self) -> Result<Vec<BlockedAttempt>, RuntimeError> {
         Ok(Vec::new())
+    }
+
+    fn pause(&mut self) -> Result<(), RuntimeError> {
+        Ok(())
+    }
+
+    fn resume(&mut self) -> Result<(), RuntimeError> {
+        Ok(())
+    }
+
+    fn counters(&self) -> Counters {
+        Counters::default()
     }
 
     fn finish(&mut self) -> Result<Finished, RuntimeError> {

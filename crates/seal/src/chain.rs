@@ -116,6 +116,7 @@ impl Serialize for Content<'_> {
             Body::Limit(body) => body.serialize(to),
             Body::FileChanged(body) => body.serialize(to),
             Body::ChangesDecided(body) => body.serialize(to),
+            Body::SessionChanged(body) => body.serialize(to),
             Body::SessionEnded(body) => body.serialize(to),
             Body::EgressDecided(body) => body.serialize(to),
             Body::EgressEnded(body) => body.serialize(to),

@@ -81,9 +81,10 @@ impl Home {
         self.root.join("next")
     }
 
-    /// Where this process makes it. Should it die over that, whoever lists the traces removes what is left.
+    /// Where this thread makes it. Should it die over that, whoever lists the traces removes what is left.
     pub fn spare_trace_in_the_making(&self) -> PathBuf {
-        self.traces_dir().join(format!("{}next-{}", crate::bundles::DOOMED, std::process::id()))
+        let thread = rustix::thread::gettid().as_raw_nonzero();
+        self.traces_dir().join(format!("{}next-{thread}", crate::bundles::DOOMED))
     }
 
     pub fn layers_dir(&self) -> PathBuf {

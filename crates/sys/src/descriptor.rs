@@ -1,8 +1,19 @@
 //! The one descriptor a program is started with.
 
+#[cfg(feature = "std")]
+use crate::syscall::{number, syscall};
 use core::sync::atomic::{AtomicBool, Ordering};
 use rustix::fd::{BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use rustix::io::{Errno, FdFlags};
+
+/// Closes everything beyond input, output and errors that this process was started with. Only before it has opened
+/// anything: what is open by then is someone else's.
+#[cfg(feature = "std")]
+pub fn close_inherited() -> Result<(), Errno> {
+    const FIRST: usize = 3;
+    // SAFETY: the caller says that nothing of ours is open yet, so no owner is left without its descriptor.
+    unsafe { syscall(number::CLOSE_RANGE, [FIRST, u32::MAX as usize, 0]) }.map(drop)
+}
 
 static TAKEN: AtomicBool = AtomicBool::new(false);
 

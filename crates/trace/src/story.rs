@@ -4,7 +4,7 @@
 
 use cofferdam_model::{
     BlockedAttempt, Body, ChangesDecided, EnforcementReport, Event, ExecExited, ExecStarted, FileChange,
-    LimitHit, OutputCaptured, SessionEnded, SessionStarted,
+    LimitHit, OutputCaptured, SessionChanged, SessionEnded, SessionStarted,
 };
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -45,6 +45,9 @@ pub struct Story {
     /// What left, what was refused and what was changed about that, in order.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub egress: Vec<Told<Body>>,
+    /// What people and the clock did to it.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub life: Vec<Told<SessionChanged>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub decision: Option<Told<ChangesDecided>>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -106,6 +109,7 @@ impl Story {
             | Body::NameAsked(_)
             | Body::StrayPacket(_)
             | Body::AlertSent(_)) => self.egress.push(told(event, body)),
+            Body::SessionChanged(fact) => self.life.push(told(event, fact)),
             Body::SessionEnded(fact) => self.end = Some(told(event, fact)),
             Body::Checkpoint(_) => self.signatures += 1,
             Body::Head(_) => {

@@ -50,7 +50,7 @@ fn answer(engine: &Engine, id: &str, allow: bool, output: &Output) -> Result<u8,
     };
     let (session, number) = id.rsplit_once('.').ok_or_else(wrong)?;
     let number = number.parse().map_err(|_| wrong())?;
-    let session = engine.find_live(session)?;
+    let session = engine.find_session(session)?;
     engine.answer(&session, number, allow)?;
     if output.json {
         output.value(&json!({ "id": format!("{session}.{number}"), "allowed": allow }))?;

@@ -11,4 +11,5 @@ pub(crate) mod probe;
 pub(crate) mod run;
 pub(crate) mod secret;
 pub(crate) mod session;
+pub(crate) mod supervise;
 pub(crate) mod trace;

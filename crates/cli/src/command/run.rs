@@ -11,28 +11,28 @@ use std::io::{self, BufRead, IsTerminal, Write};
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
+/// Who writes a trace.
+pub(crate) const BY: &str = concat!("cofferdam ", env!("CARGO_PKG_VERSION"));
+
 const WIDTH: usize = 80;
 
 pub(crate) fn run(home: Option<PathBuf>, args: Box<args::Run>, output: &Output) -> Result<u8, Failure> {
     let terminal = io::stdin().is_terminal() && io::stdout().is_terminal();
     let tty = (args.tty || terminal) && !args.no_tty;
     let trace_out = args.trace_out.clone();
-    let durable = args.durable;
-    let spec = spec(*args)?;
+    let args::Run { asked, command, .. } = *args;
+    let durable = asked.durable;
+    let spec = spec(asked, command, default_changes())?;
     let policy = spec.policy.clone();
     let engine = Engine::open(home)?;
     let outcome = engine.run(Run {
         spec,
-        stdio: Stdio {
-            stdin: own(io::stdin()),
-            stdout: must(own(io::stdout()))?,
-            stderr: must(own(io::stderr()))?,
-        },
+        stdio: stdio()?,
         tty,
         durable,
         decide: &mut ask,
         ask: &crate::ask::hidden,
-        by: concat!("cofferdam ", env!("CARGO_PKG_VERSION")).into(),
+        by: BY.into(),
     })?;
     if let Some(path) = trace_out {
         copy_trace(&engine, &outcome, &path)?;
@@ -40,6 +40,11 @@ pub(crate) fn run(home: Option<PathBuf>, args: Box<args::Run>, output: &Output) 
     report(&outcome, output);
     denied(&outcome, policy.as_deref(), output);
     Ok(u8::try_from(outcome.exit.code().rem_euclid(256)).unwrap_or(1))
+}
+
+/// The caller's own, for a command.
+pub(crate) fn stdio() -> Result<Stdio, Failure> {
+    Ok(Stdio { stdin: own(io::stdin()), stdout: must(own(io::stdout()))?, stderr: must(own(io::stderr()))? })
 }
 
 /// A descriptor of our own on the same file. The command never gets the caller's.
@@ -56,13 +61,17 @@ fn must(fd: Option<OwnedFd>) -> Result<OwnedFd, Failure> {
 }
 
 /// The spec file, if any, with the flags on top.
-fn spec(args: args::Run) -> Result<SessionSpec, Failure> {
+pub(crate) fn spec(
+    args: args::Asked,
+    command: Vec<String>,
+    changes: Changes,
+) -> Result<SessionSpec, Failure> {
     let mut spec = match &args.spec {
         Some(path) => load_spec(path)?,
-        None => SessionSpec { changes: default_changes(), ..SessionSpec::default() },
+        None => SessionSpec { changes, ..SessionSpec::default() },
     };
-    if !args.command.is_empty() {
-        spec.command = args.command;
+    if !command.is_empty() {
+        spec.command = command;
     }
     macro_rules! overrides {
         ($($flag:ident => $field:expr),+) => { $(if let Some(value) = args.$flag { $field = value; })+ };
@@ -87,7 +96,7 @@ fn spec(args: args::Run) -> Result<SessionSpec, Failure> {
     Ok(spec)
 }
 
-fn variable(entry: &str) -> Result<(String, String), Failure> {
+pub(crate) fn variable(entry: &str) -> Result<(String, String), Failure> {
     match entry.split_once('=') {
         Some((name, value)) => Ok((name.into(), value.into())),
         None => match std::env::var(entry) {

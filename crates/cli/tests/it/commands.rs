@@ -53,7 +53,7 @@ fn the_commands_are_these() {
       secret   Keep secrets that the inside uses and never sees
       policy   Check, explain and test policy files
       approve  Answer requests that wait for a person
-      session  See and change running sessions
+      session  Make, see, use and change sessions that live
       doctor   Tell what this host can enforce, and the fix for each no
       escape   Try to get out of a sandbox in every way we know, and tell what was
                blocked

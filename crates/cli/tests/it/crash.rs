@@ -12,12 +12,12 @@ use std::process::Command;
 use std::time::Duration;
 
 /// A word that stands on the command line of every process of a session.
-fn mark(site: &Site) -> String {
+pub(crate) fn mark(site: &Site) -> String {
     format!("mark-{}", site.root().file_name().unwrap().to_string_lossy())
 }
 
 /// Processes in groups and sessions of their own, so that only the sandbox itself holds them together.
-fn tree(mark: &str) -> String {
+pub(crate) fn tree(mark: &str) -> String {
     format!(
         "for i in 1 2 3; do setsid sh -c ': {mark}; sleep 1000; :' & (sh -c ': {mark}; sleep 1000; :' &) ; done; \
          echo x > file; : {mark}; wait; sleep 1000"
@@ -30,7 +30,7 @@ fn layer(site: &Site) -> &'static [&'static str] {
 }
 
 #[track_caller]
-fn nothing_is_left(site: &Site) {
+pub(crate) fn nothing_is_left(site: &Site) {
     // A mark without a line may be one that is just being made, by a session that owns nothing yet.
     let is_blank =
         |name: &str| fs::metadata(site.state().join(name)).is_ok_and(|m| m.is_file() && m.len() == 0);

@@ -21,6 +21,8 @@ mod init;
 #[cfg(test)]
 mod limits;
 #[cfg(test)]
+mod live;
+#[cfg(test)]
 mod policy;
 #[cfg(test)]
 mod programs;

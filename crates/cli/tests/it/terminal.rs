@@ -2,6 +2,7 @@
 
 use crate::each;
 use cofferdam_testkit::{Done, Site, finish};
+use std::ffi::OsString;
 
 /// Plays a person at a terminal of 33 by 101: starts the command on it, types what the script says when the
 /// text it waits for has come, and prints all that was shown.
@@ -40,7 +41,12 @@ print("code", code, "restored" if before == after else "NOT RESTORED")
 /// The command at that terminal, with what becomes of its changes left to the person if `asked`.
 fn sit(site: &Site, acts: &str, command: &[&str], asked: bool) -> Done {
     let call = site.run(command).with(if asked { &[] } else { &["--changes", "keep"] });
-    finish(site.command("python3").args(["-c", PERSON, acts]).args(call.words()).env("TERM", "xterm"))
+    at_terminal(site, acts, &call.words())
+}
+
+/// Any line at that terminal.
+pub(crate) fn at_terminal(site: &Site, acts: &str, line: &[OsString]) -> Done {
+    finish(site.command("python3").args(["-c", PERSON, acts]).args(line).env("TERM", "xterm"))
 }
 
 fn play(site: &Site, acts: &str, command: &[&str]) -> Done {

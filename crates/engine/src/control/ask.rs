@@ -1,26 +1,28 @@
-//! The other side: finds running sessions by their sockets, and asks them.
+//! The asking side: finds running sessions by their sockets, and asks them.
 
-use super::{LONGEST, Question, Reply, Waiting, address, open_dir};
+use super::{Lines, Question, Reply, Waiting, address, lines, open_dir};
 use crate::Engine;
 use crate::error::EngineError;
 use cofferdam_model::SessionId;
-use std::io::{self, BufRead, BufReader, Read, Write};
+use std::io;
+use std::os::fd::BorrowedFd;
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-/// A session that is busy cutting a thousand streams still answers well within this.
-const PATIENCE: Duration = Duration::from_secs(30);
+/// A session that is busy cutting a thousand streams, or committing a large work dir, still answers within this.
+const PATIENCE: Duration = Duration::from_secs(120);
 
 impl Engine {
-    /// Sessions that run now under a policy, the oldest first.
+    /// Sessions that can be asked now, the oldest first: those of the supervisor, and those that `run` under a
+    /// policy.
     pub fn live(&self) -> Result<Vec<SessionId>, EngineError> {
         let failed = |source| EngineError::Io { doing: "list running sessions", source };
         let dir = self.home.live_dir().map_err(failed)?;
         let names = std::fs::read_dir(&dir).map_err(failed)?.flatten().map(|entry| entry.file_name());
         let mut found: Vec<SessionId> =
             names.filter_map(|name| name.to_str()?.strip_suffix(".sock")?.parse().ok()).collect();
-        found.retain(|session| match self.connect(session) {
+        found.retain(|session| match self.connect(&format!("{session}.sock")) {
             Ok(_) => true,
             Err(error) => {
                 if error.kind() == io::ErrorKind::ConnectionRefused {
@@ -32,17 +34,6 @@ impl Engine {
         });
         found.sort();
         Ok(found)
-    }
-
-    /// The running session whose id begins so.
-    pub fn find_live(&self, prefix: &str) -> Result<SessionId, EngineError> {
-        let mut fitting: Vec<_> =
-            self.live()?.into_iter().filter(|session| session.as_str().starts_with(prefix)).collect();
-        match (fitting.len(), fitting.pop()) {
-            (1, Some(session)) => Ok(session),
-            (0, _) => Err(EngineError::NotLive(prefix.to_owned())),
-            (count, _) => Err(EngineError::Ambiguous { prefix: prefix.to_owned(), count }),
-        }
     }
 
     /// Requests that wait for a person, of all running sessions.
@@ -78,31 +69,49 @@ impl Engine {
 
     /// Lets nothing out of a session, or lets it out again.
     pub fn set_egress(&self, session: &SessionId, open: bool) -> Result<u64, EngineError> {
-        self.command(session, if open { &Question::Resume } else { &Question::Pause })
+        self.command(session, &Question::Egress { open })
     }
 
-    fn command(&self, session: &SessionId, question: &Question) -> Result<u64, EngineError> {
+    pub(crate) fn command(&self, session: &SessionId, question: &Question) -> Result<u64, EngineError> {
         match self.ask(session, question)? {
             Reply::Done { cut } => Ok(cut),
-            Reply::Refused(reason) => Err(EngineError::Declined(reason)),
-            Reply::Pending(_) => Err(EngineError::Declined("it gave an answer to something else".into())),
+            other => Err(unexpected(other)),
         }
     }
 
-    fn connect(&self, session: &SessionId) -> io::Result<UnixStream> {
+    pub(crate) fn connect(&self, name: &str) -> io::Result<UnixStream> {
         let dir = open_dir(&self.home.live_dir()?)?;
-        UnixStream::connect(address(&dir, &format!("{session}.sock")))
+        UnixStream::connect(address(&dir, name))
     }
 
-    fn ask(&self, session: &SessionId, question: &Question) -> Result<Reply, EngineError> {
-        let failed = |source| EngineError::Io { doing: "ask the running session", source };
-        let mut stream = self.connect(session).map_err(failed)?;
-        stream.set_read_timeout(Some(PATIENCE)).map_err(failed)?;
-        let mut text = serde_json::to_vec(question).map_err(|error| failed(error.into()))?;
-        text.push(b'\n');
-        stream.write_all(&text).map_err(failed)?;
-        let mut line = String::new();
-        BufReader::new(stream.take(LONGEST as u64)).read_line(&mut line).map_err(failed)?;
-        serde_json::from_str(&line).map_err(|error| failed(error.into()))
+    pub(crate) fn ask(&self, session: &SessionId, question: &Question) -> Result<Reply, EngineError> {
+        let mut lines = self.ask_session(session, question, &[])?;
+        let reply = lines.next(Some(Instant::now() + PATIENCE)).map_err(asking)?;
+        reply.ok_or_else(|| EngineError::Declined(format!("session {session} ended before it could answer")))
+    }
+
+    /// Asks at a socket; what is answered can be read from what comes back.
+    pub(crate) fn ask_at(
+        &self,
+        name: &str,
+        question: &Question,
+        along: &[BorrowedFd<'_>],
+    ) -> io::Result<Lines> {
+        let mut stream = self.connect(name)?;
+        lines::ask(&mut stream, question, along)?;
+        Ok(Lines::new(stream))
+    }
+}
+
+pub(crate) fn asking(source: io::Error) -> EngineError {
+    EngineError::Io { doing: "ask the running session", source }
+}
+
+/// An answer to something else, or a no.
+pub(crate) fn unexpected(reply: Reply) -> EngineError {
+    match reply {
+        Reply::Refused(reason) => EngineError::Declined(reason),
+        Reply::Unenforceable(reason) => EngineError::Unenforceable(reason),
+        _ => EngineError::Declined("it gave an answer to something else; is it of another version?".into()),
     }
 }

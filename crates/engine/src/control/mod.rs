@@ -1,20 +1,28 @@
-//! How people reach a session while it runs: a socket of its own in the state directory, one question and one
-//! answer a connection, a line of JSON each. Nobody inside can see it; who asks is told by the kernel, not by
-//! the question.
+//! How people reach a session while it runs: a socket of its own in the state directory, a question and its
+//! answer, a line of JSON each. The supervisor has one more such socket, for sessions that are yet to be. Nobody
+//! inside can see any of them; who asks is told by the kernel, not by the question.
 
 mod ask;
+mod lines;
 mod serve;
 
-pub(crate) use serve::Control;
+pub(crate) use ask::{asking, unexpected};
+pub(crate) use lines::{Lines, ask as tell, send};
+pub(crate) use serve::{Answers, Asked, Control, Desk};
 
+use crate::error::EngineError;
 use cofferdam_egress::Held;
+use cofferdam_model::{
+    BoxUser, Bytes, Changes, ChangesDecided, Exit, SessionId, SessionInfo, SessionSpec, Span, Usage,
+};
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
-/// What can be asked of a running session.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+/// What can be asked. Each session answers for itself; `create` is the supervisor's.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "ask", rename_all = "kebab-case", deny_unknown_fields)]
 pub(crate) enum Question {
     /// Requests that wait for a person.
@@ -34,9 +42,59 @@ pub(crate) enum Question {
     Rotate {
         secret: String,
     },
-    /// Let nothing out.
+    /// Let something out, or nothing.
+    Egress {
+        open: bool,
+    },
+    Show,
+    /// With the command's input, if it has any, output and errors as descriptors.
+    Exec(Box<ExecAsked>),
+    Signal {
+        exec: u32,
+        number: u8,
+    },
+    /// Of the exec that this connection is about.
+    Resize {
+        rows: u16,
+        columns: u16,
+    },
     Pause,
     Resume,
+    Extend {
+        by: Span,
+    },
+    End {
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        changes: Option<Changes>,
+    },
+    Create(Box<CreateAsked>),
+}
+
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct ExecAsked {
+    pub(crate) argv: Vec<String>,
+    pub(crate) env: BTreeMap<String, String>,
+    pub(crate) cwd: Option<PathBuf>,
+    pub(crate) user: Option<BoxUser>,
+    /// Rows and columns of its terminal.
+    pub(crate) tty: Option<(u16, u16)>,
+    pub(crate) timeout: Option<Span>,
+    pub(crate) output: Option<Bytes>,
+    /// Whether the first descriptor is its input.
+    pub(crate) stdin: bool,
+    /// Goes on without who asked; its output is kept for who asks later.
+    pub(crate) detach: bool,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct CreateAsked {
+    pub(crate) spec: SessionSpec,
+    pub(crate) by: String,
+    pub(crate) durable: bool,
+    /// What of the asker's environment may be known inside.
+    pub(crate) caller: BTreeMap<String, String>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -47,7 +105,35 @@ pub(crate) enum Reply {
     Done {
         cut: u64,
     },
+    Info(Box<SessionInfo>),
+    Created {
+        session: SessionId,
+    },
+    Started {
+        exec: u32,
+    },
+    /// The last line about an exec.
+    Exited {
+        exit: Exit,
+        usage: Usage,
+        /// What ended it, if it was not its own doing.
+        reason: Option<String>,
+    },
+    Ended {
+        changes: Option<ChangesDecided>,
+    },
+    /// It cannot be had on this host.
+    Unenforceable(String),
     Refused(String),
+}
+
+impl Reply {
+    pub(crate) fn error(error: &EngineError) -> Self {
+        match error.is_refusal() {
+            true => Self::Unenforceable(error.to_string()),
+            false => Self::Refused(error.to_string()),
+        }
+    }
 }
 
 /// A request that waits.

@@ -1,23 +1,41 @@
-//! The session's side: a thread that waits for questions and puts them to the egress layer.
+//! The answering side: a thread that waits for connections, and one for each connection while it lasts.
 
-use super::{LONGEST, Question, Reply, Waiting, address, open_dir};
+use super::{LONGEST, Lines, Question, Reply, Waiting, address, open_dir, send};
 use crate::error::EngineError;
+use crate::live::Mailbox;
 use crate::{Engine, nobody, policy};
 use cofferdam_egress::Handle;
 use cofferdam_model::SessionId;
 use cofferdam_store::Home;
 use cofferdam_vault::Plain;
 use rustix::event::{PollFd, PollFlags};
-use std::io::{self, BufRead, BufReader, PipeWriter, Read, Write};
-use std::os::fd::AsFd;
+use std::io::{self, PipeWriter};
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::{UnixListener, UnixStream};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// How long a question may take to arrive.
 const PATIENCE: Duration = Duration::from_secs(5);
+/// At a time: more than anyone needs, and few enough that holding them open costs nothing that matters.
+const CONNECTIONS: usize = 128;
+
+/// A question, who asks, and what came with it.
+pub(crate) struct Asked {
+    pub(crate) question: Question,
+    pub(crate) by: String,
+    pub(crate) descriptors: Vec<OwnedFd>,
+}
+
+/// Whoever answers at a socket.
+pub(crate) trait Answers: Send + Sync {
+    /// Nothing where the answer was sent already.
+    fn answer(&self, asked: Asked, connection: &mut Lines) -> Option<Reply>;
+}
 
 /// The socket, for as long as this lives.
 pub(crate) struct Control {
@@ -25,28 +43,42 @@ pub(crate) struct Control {
     /// Closing it ends the thread.
     stop: Option<PipeWriter>,
     thread: Option<JoinHandle<()>>,
+    connections: Arc<AtomicUsize>,
 }
 
 impl Control {
-    pub(crate) fn open(home: &Home, session: &SessionId, handle: Arc<Handle>) -> io::Result<Self> {
-        let dir = home.live_dir()?;
-        let name = format!("{session}.sock");
-        let open = open_dir(&dir)?;
-        // One that is there is of a process that was killed: ids are not given twice.
-        let _ = std::fs::remove_file(dir.join(&name));
-        let listener = UnixListener::bind(address(&open, &name))?;
+    /// A session's.
+    pub(crate) fn open(desk: Desk) -> Result<Self, EngineError> {
+        let failed = |source| EngineError::Io { doing: "open the session's socket", source };
+        let name = format!("{}.sock", desk.session);
+        let dir = desk.home.live_dir().map_err(failed)?;
+        Self::open_at(&dir, &name, Arc::new(desk)).map_err(failed)
+    }
+
+    pub(crate) fn open_at(dir: &Path, name: &str, desk: Arc<dyn Answers>) -> io::Result<Self> {
+        let open = open_dir(dir)?;
+        let path = dir.join(name);
+        // One that is there is of a process that was killed.
+        let _ = std::fs::remove_file(&path);
+        let listener = UnixListener::bind(address(&open, name))?;
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600))?;
         listener.set_nonblocking(true)?;
         let (wake, stop) = io::pipe()?;
-        let desk = Desk { home: home.clone(), session: session.clone(), handle };
+        let connections = Arc::new(AtomicUsize::new(0));
+        let counted = connections.clone();
         let thread = std::thread::Builder::new().name("control".into()).spawn(move || {
             while wait(&listener, &wake) {
                 if let Ok((stream, _)) = listener.accept() {
-                    // Whoever asks badly gets no answer; the next one does.
-                    let _ = desk.serve(stream);
+                    receive(stream, &desk, &counted);
                 }
             }
         })?;
-        Ok(Self { path: dir.join(name), stop: Some(stop), thread: Some(thread) })
+        Ok(Self { path, stop: Some(stop), thread: Some(thread), connections })
+    }
+
+    /// How many are asking now.
+    pub(crate) fn connections(&self) -> usize {
+        self.connections.load(Ordering::Acquire)
     }
 }
 
@@ -73,59 +105,112 @@ fn wait(listener: &UnixListener, wake: &io::PipeReader) -> bool {
     }
 }
 
-struct Desk {
-    home: Home,
-    session: SessionId,
-    handle: Arc<Handle>,
+/// Counts a connection for as long as it lasts.
+struct Counted(Arc<AtomicUsize>);
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::AcqRel);
+    }
 }
 
-impl Desk {
-    fn serve(&self, mut stream: UnixStream) -> io::Result<()> {
-        stream.set_nonblocking(false)?;
-        stream.set_read_timeout(Some(PATIENCE))?;
-        stream.set_write_timeout(Some(PATIENCE))?;
-        let asker = rustix::net::sockopt::socket_peercred(&stream)?.uid.as_raw();
-        let own = rustix::process::geteuid().as_raw();
-        let mut line = String::new();
-        BufReader::new((&stream).take(LONGEST as u64)).read_line(&mut line)?;
-        let reply = match serde_json::from_str(&line) {
-            _ if asker != own && asker != 0 => Reply::Refused("this session is another user's".into()),
-            Ok(question) => self.answer(question, &format!("uid {asker}")),
-            Err(error) => Reply::Refused(format!("not a question that this version knows: {error}")),
-        };
-        let mut text = serde_json::to_vec(&reply)?;
-        text.push(b'\n');
-        stream.write_all(&text)
+fn receive(stream: UnixStream, desk: &Arc<dyn Answers>, connections: &Arc<AtomicUsize>) {
+    let counted = Counted(connections.clone());
+    if connections.fetch_add(1, Ordering::AcqRel) >= CONNECTIONS {
+        let _ = send(&stream, &Reply::Refused("too many ask at once; ask again".into()));
+        return;
     }
+    let desk = desk.clone();
+    // Without a thread to be had, the one that asks is not answered.
+    let _ = std::thread::Builder::new().name("asked".into()).stack_size(512 << 10).spawn(move || {
+        let _counted = counted;
+        // Whoever asks badly gets no answer; the next one does.
+        let _ = serve(stream, desk.as_ref());
+    });
+}
 
-    fn answer(&self, question: Question, by: &str) -> Reply {
-        let handle = &self.handle;
-        let done = match question {
-            Question::Pending => {
-                let waiting = handle.approvals().pending().into_iter().map(Waiting::from);
-                return Reply::Pending(waiting.collect());
+fn serve(stream: UnixStream, desk: &dyn Answers) -> io::Result<()> {
+    stream.set_nonblocking(false)?;
+    stream.set_write_timeout(Some(PATIENCE))?;
+    let asker = rustix::net::sockopt::socket_peercred(&stream)?.uid.as_raw();
+    let own = rustix::process::geteuid().as_raw();
+    if asker != own && asker != 0 {
+        return send(&stream, &Reply::Refused("this session is another user's".into()));
+    }
+    let mut lines = Lines::new(stream);
+    let reply = match lines.next(Some(Instant::now() + PATIENCE)) {
+        Ok(None) => None,
+        Ok(Some(question)) => {
+            let descriptors = lines.take_descriptors();
+            desk.answer(Asked { question, by: format!("uid {asker}"), descriptors }, &mut lines)
+        }
+        Err(error) => {
+            let longest = LONGEST >> 20;
+            Some(Reply::Refused(format!(
+                "not a question that this version knows, in one line of at most {longest} MiB: {error}"
+            )))
+        }
+    };
+    match reply {
+        Some(reply) => super::lines::ask(&mut lines.stream().try_clone()?, &reply, &[]),
+        None => Ok(()),
+    }
+}
+
+/// Answers for one session.
+pub(crate) struct Desk {
+    pub(crate) home: Home,
+    pub(crate) session: SessionId,
+    /// Nothing where nothing leaves.
+    pub(crate) handle: Option<Arc<Handle>>,
+    /// Whoever holds a session that stays.
+    pub(crate) mail: Option<Mailbox>,
+}
+
+impl Answers for Desk {
+    fn answer(&self, asked: Asked, connection: &mut Lines) -> Option<Reply> {
+        let by = &asked.by;
+        let done = match asked.question {
+            Question::Pending => return Some(Reply::Pending(self.waiting())),
+            Question::Answer { id, allow } => self.handle().and_then(|handle| match allow {
+                true => told(handle.approvals().allow(id, by).map(|()| 0)),
+                false => told(handle.approvals().deny(id, by).map(|()| 0)),
+            }),
+            Question::SetPolicy { path } => {
+                let rules = policy::rules(&path).map_err(|error| error.to_string());
+                self.handle().and_then(|handle| told(handle.replace_policy(rules?, by)))
             }
-            Question::Answer { id, allow: true } => told(handle.approvals().allow(id, by).map(|()| 0)),
-            Question::Answer { id, allow: false } => told(handle.approvals().deny(id, by).map(|()| 0)),
-            Question::SetPolicy { path } => policy::rules(&path)
-                .map_err(|e| e.to_string())
-                .and_then(|rules| told(handle.replace_policy(rules, by))),
-            Question::Revoke { secret } => told(handle.revoke(&secret, by)),
-            Question::Rotate { secret } => {
+            Question::Revoke { secret } => self.handle().and_then(|handle| told(handle.revoke(&secret, by))),
+            Question::Rotate { secret } => self.handle().and_then(|handle| {
                 let value = self.value_of(&secret).map_err(|error| error.to_string());
-                value.and_then(|plain| told(handle.rotate(&secret, plain, by)))
+                told(handle.rotate(&secret, value?, by))
+            }),
+            Question::Egress { open: false } => self.handle().and_then(|handle| told(handle.pause(by))),
+            Question::Egress { open: true } => {
+                self.handle().and_then(|handle| told(handle.resume(by).map(|()| 0)))
             }
-            Question::Pause => told(handle.pause(by)),
-            Question::Resume => told(handle.resume(by).map(|()| 0)),
+            _ => match &self.mail {
+                Some(mail) => return mail.deliver(asked, connection),
+                None => Err("it belongs to a `cofferdam run`, and ends with its command".into()),
+            },
         };
-        match done {
+        Some(match done {
             Ok(cut) => Reply::Done { cut },
             Err(reason) => Reply::Refused(format!("session {}: {reason}", self.session)),
-        }
+        })
     }
 }
 
 impl Desk {
+    fn handle(&self) -> Result<&Handle, String> {
+        self.handle.as_deref().ok_or_else(|| "it has no policy, and nothing leaves it".into())
+    }
+
+    fn waiting(&self) -> Vec<Waiting> {
+        let pending = self.handle.iter().flat_map(|handle| handle.approvals().pending());
+        pending.map(Waiting::from).collect()
+    }
+
     /// As the vault has it now. Nobody can be asked for a passphrase here.
     fn value_of(&self, secret: &str) -> Result<Plain, EngineError> {
         let engine = Engine { home: self.home.clone() };

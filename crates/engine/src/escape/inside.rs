@@ -3,6 +3,7 @@
 use super::check::{Check, Finding, Setting};
 use super::stage::{CREDENTIAL, Stage};
 use super::table::ROAD;
+use crate::environment::Caller;
 use crate::error::EngineError;
 use crate::relay::Stdio;
 use crate::secrets::nobody;
@@ -116,7 +117,9 @@ fn run(stage: &Stage, tier: Tier, without: &[String], spec: SessionSpec) -> Resu
         by: "cofferdam escape".into(),
     };
     run.spec.check()?;
-    let ended = stage.engine.run_in(run, backend.as_ref(), stage.facts.home.clone());
+    let mut variables = Caller::of_this_process();
+    variables.insert("HOME".into(), stage.facts.home.to_string_lossy().into_owned());
+    let ended = stage.engine.run_in(run, backend, Caller::Asker(variables));
     let said = reader.join().unwrap_or_else(|_| Err(io::ErrorKind::BrokenPipe.into())).map_err(failed);
     ended?;
     said

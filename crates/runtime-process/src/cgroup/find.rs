@@ -1,6 +1,6 @@
 //! Where on this host groups can be made: the mounts, and our own place in each hierarchy.
 
-use super::{Controller, Version, v2};
+use super::{Controller, Version, freeze, v2};
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -15,10 +15,18 @@ pub(crate) struct Hierarchies {
     pub(crate) notes: Vec<String>,
 }
 
+const ALL: [Controller; 5] =
+    [Controller::Memory, Controller::Pids, Controller::Cpu, Controller::Freezer, Controller::Account];
+
 pub(crate) fn hierarchies() -> Hierarchies {
+    hierarchies_of(&ALL)
+}
+
+/// The same for some controllers: each that is looked for costs a little.
+pub(crate) fn hierarchies_of(controllers: &[Controller]) -> Hierarchies {
     let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
     let own = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
-    parse(&mounts, &own)
+    parse(&mounts, &own, controllers)
 }
 
 /// Whether the host has version 2 and nothing else.
@@ -27,13 +35,13 @@ pub(crate) fn is_unified() -> bool {
     rustix::fs::statfs("/sys/fs/cgroup").is_ok_and(|found| found.f_type as u64 == CGROUP2_SUPER_MAGIC)
 }
 
-fn parse(mounts: &str, own: &str) -> Hierarchies {
+fn parse(mounts: &str, own: &str, controllers: &[Controller]) -> Hierarchies {
     let mut found = Hierarchies::default();
     for line in mounts.lines() {
         let Some(mount) = Mount::parse(line) else { continue };
         match mount.kind {
             "cgroup" => {
-                for controller in [Controller::Memory, Controller::Pids, Controller::Cpu] {
+                for &controller in controllers {
                     if mount.options.split(',').any(|o| o == controller.name()) {
                         let place = own_path(own, Some(controller.name()));
                         found.v1.push((controller, mount.locate(place)));
@@ -101,7 +109,11 @@ fn ancestors(mount: &Mount<'_>, own: &str) -> Vec<PathBuf> {
 impl Hierarchies {
     /// A directory in which a group with this controller can be made.
     pub(crate) fn place(&self, controller: Controller) -> Result<(Version, PathBuf), String> {
-        if let Some(parent) = self.v2.iter().find(|parent| usable(parent) && v2::enable(parent, controller)) {
+        let gives = |parent: &Path| match controller.is_core() {
+            true => freeze::kernel_has_it(),
+            false => v2::enable(parent, controller),
+        };
+        if let Some(parent) = self.v2.iter().find(|parent| usable(parent) && gives(parent)) {
             return Ok((Version::V2, parent.clone()));
         }
         match self.v1.iter().find(|(c, _)| *c == controller) {
@@ -129,9 +141,9 @@ mod tests {
 
     #[test]
     fn each_controller_is_found_where_it_is() {
-        let found = parse(HYBRID, "4:memory:/job/a\n1:cpu,cpuacct:/\n0::/\n");
+        let found = parse(HYBRID, "4:memory:/job/a\n1:cpu,cpuacct:/\n0::/\n", &ALL);
         let controllers: Vec<Controller> = found.v1.iter().map(|(c, _)| *c).collect();
-        assert_eq!(controllers, [Controller::Memory, Controller::Cpu]);
+        assert_eq!(controllers, [Controller::Memory, Controller::Cpu, Controller::Account]);
         assert_eq!(found.v2, [PathBuf::from("/cg/unified")]);
         assert!(found.place(Controller::Pids).is_err());
     }
@@ -151,6 +163,6 @@ mod tests {
 
     #[test]
     fn nothing_mounted_is_said() {
-        assert_eq!(parse("", "").notes.len(), 1);
+        assert_eq!(parse("", "", &ALL).notes.len(), 1);
     }
 }

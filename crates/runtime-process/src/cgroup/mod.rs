@@ -2,10 +2,12 @@
 //! not, both on one host if that is what the host has. What neither gives is not pretended.
 
 mod find;
+mod freeze;
 mod v1;
 mod v2;
 
-pub(crate) use find::{Hierarchies, hierarchies, is_unified};
+pub(crate) use find::{Hierarchies, hierarchies, hierarchies_of, is_unified};
+pub(crate) use freeze::thaw_group;
 
 use cofferdam_model::{Bytes, Cores, LimitHit};
 use std::fs;
@@ -18,6 +20,10 @@ pub(crate) enum Controller {
     Memory,
     Pids,
     Cpu,
+    /// Stops all processes. Part of version 2 itself.
+    Freezer,
+    /// Counts processor time. Part of version 2 itself.
+    Account,
 }
 
 impl Controller {
@@ -26,7 +32,14 @@ impl Controller {
             Self::Memory => "memory",
             Self::Pids => "pids",
             Self::Cpu => "cpu",
+            Self::Freezer => "freezer",
+            Self::Account => "cpuacct",
         }
+    }
+
+    /// Whether every group of version 2 has it.
+    const fn is_core(self) -> bool {
+        matches!(self, Self::Freezer | Self::Account)
     }
 }
 
@@ -36,14 +49,18 @@ pub(crate) struct Wanted {
     pub(crate) memory: Option<Bytes>,
     pub(crate) pids: Option<u32>,
     pub(crate) cpu: Option<Cores>,
+    /// Nothing is limited by it: it can be stopped, and is counted.
+    pub(crate) pausable: bool,
 }
 
 impl Wanted {
-    fn controllers(&self) -> impl Iterator<Item = Controller> {
+    pub(crate) fn controllers(&self) -> impl Iterator<Item = Controller> {
         let wanted = [
             (Controller::Memory, self.memory.is_some()),
             (Controller::Pids, self.pids.is_some()),
             (Controller::Cpu, self.cpu.is_some()),
+            (Controller::Freezer, self.pausable),
+            (Controller::Account, self.pausable),
         ];
         wanted.into_iter().filter(|(_, is)| *is).map(|(controller, _)| controller)
     }
@@ -70,6 +87,7 @@ pub(crate) struct Groups {
     /// Controllers that this host does not give us, and why.
     pub(crate) missing: Vec<(Controller, String)>,
     made: bool,
+    frozen: bool,
 }
 
 impl Groups {
@@ -77,6 +95,12 @@ impl Groups {
     pub(crate) fn place(found: &Hierarchies, name: &str, wanted: &Wanted) -> Self {
         let mut placed = Self::default();
         for controller in wanted.controllers() {
+            // A process is in one group of version 2 only.
+            let unified = placed.groups.iter_mut().find(|group| group.version == Version::V2);
+            if let Some(group) = unified.filter(|_| controller.is_core() && freeze::kernel_has_it()) {
+                group.controllers.push(controller);
+                continue;
+            }
             match found.place(controller) {
                 Ok((version, parent)) => placed.add(version, parent.join(name), controller),
                 Err(reason) => placed.missing.push((controller, reason)),
@@ -172,6 +196,7 @@ impl Groups {
 
     /// Removes the groups. A group stays busy for a moment after its last process was reaped.
     pub(crate) fn remove(&mut self) {
+        self.thaw();
         if std::mem::take(&mut self.made) {
             self.groups.iter().for_each(|group| remove_group(&group.path));
         }
@@ -195,6 +220,7 @@ pub(crate) fn remove_group(path: &Path) {
 
 /// Ends every process of a group that has lost its supervisor.
 fn kill_all(path: &Path) {
+    freeze::thaw_group(path);
     if fs::write(path.join("cgroup.kill"), "1").is_ok() {
         return;
     }
@@ -226,7 +252,12 @@ mod tests {
     #[test]
     fn v2_writes_every_limit_into_one_group() {
         let dir = tempfile::tempdir().unwrap();
-        let wanted = Wanted { memory: Some(Bytes(1 << 20)), pids: Some(7), cpu: Some(Cores { milli: 1500 }) };
+        let wanted = Wanted {
+            memory: Some(Bytes(1 << 20)),
+            pids: Some(7),
+            cpu: Some(Cores { milli: 1500 }),
+            pausable: false,
+        };
         let mut groups = Groups::place(&v2_host(dir.path()), "s", &wanted);
         assert!(!dir.path().join("s").exists(), "placed, not made");
         groups.make(&wanted).unwrap();

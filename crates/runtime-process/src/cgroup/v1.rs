@@ -22,6 +22,7 @@ pub(super) fn set(path: &Path, controller: Controller, wanted: &Wanted) -> io::R
                 other => other,
             }
         }
+        Controller::Freezer | Controller::Account => Ok(()),
         Controller::Pids => write("pids.max", wanted.pids.unwrap_or(u32::MAX).to_string()),
         Controller::Cpu => {
             let milli = wanted.cpu.map_or(1000, |cores| cores.milli);

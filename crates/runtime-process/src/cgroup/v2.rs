@@ -20,6 +20,7 @@ pub(super) fn set(path: &Path, controller: Controller, wanted: &Wanted) -> io::R
                 other => other,
             }
         }
+        Controller::Freezer | Controller::Account => Ok(()),
         Controller::Pids => write("pids.max", wanted.pids.map_or_else(|| "max".into(), |n| n.to_string())),
         Controller::Cpu => {
             let milli = wanted.cpu.map_or(1000, |cores| cores.milli);

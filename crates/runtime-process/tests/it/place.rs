@@ -49,6 +49,7 @@ impl Place {
             limits: Limits::default(),
             layer_place,
             nested: false,
+            pausable: false,
             network: Network::None,
             files: Vec::new(),
             require: Vec::new(),

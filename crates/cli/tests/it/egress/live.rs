@@ -40,9 +40,9 @@ fn start(stage: &Stage<'_>, until: &str) -> (Running, String) {
     eventually("the stream to flow", || (stage.ticks() > 0 || !running.is_running()).then_some(()));
     assert!(running.is_running(), "{}", running.finish().err());
     let live = stage.site.call(&["session", "ls", "--json"]).exits(0).out();
-    let live: Vec<String> = serde_json::from_str(&live).unwrap();
+    let live: Vec<Value> = serde_json::from_str(&live).unwrap();
     assert_eq!(live.len(), 1);
-    (running, live[0].clone())
+    (running, live[0]["session"].as_str().unwrap().into())
 }
 
 /// Does something to the session; says how many exchanges that cut.

@@ -1,0 +1,156 @@
+//! `cofferdam session`.
+
+use super::Asked;
+use clap::{Args as ClapArgs, Subcommand};
+use cofferdam_model::{BoxUser, Bytes, Changes, Lifetime, Span};
+use std::path::PathBuf;
+
+#[derive(ClapArgs)]
+pub(crate) struct Session {
+    #[command(subcommand)]
+    pub(crate) command: SessionCommand,
+}
+
+#[derive(Subcommand)]
+pub(crate) enum SessionCommand {
+    /// Make a session that stays when its commands have ended; prints its id
+    Create(Box<Create>),
+    /// List sessions that live, with what they use, and those that were lost
+    Ls,
+    /// Tell what a session is doing and what it has used
+    Show {
+        /// A name, an id, or the beginning of one
+        session: String,
+    },
+    /// Run a command in a session; its input, output and exit code are the command's own
+    Exec(Box<Exec>),
+    /// Stop everything in a session where it stands
+    Pause {
+        /// A name, an id, or the beginning of one
+        session: String,
+    },
+    /// Let a paused session go on
+    Resume {
+        /// A name, an id, or the beginning of one
+        session: String,
+    },
+    /// Give a session more time
+    Extend {
+        /// A name, an id, or the beginning of one
+        session: String,
+        /// As in 30m
+        by: Span,
+    },
+    /// End a session, or one command of it; of one that was lost, forget it
+    Kill {
+        /// A name, an id, or the beginning of one
+        session: String,
+        /// Only this command, by its number in `show`
+        #[arg(long, value_name = "N", conflicts_with = "changes")]
+        exec: Option<u32>,
+        /// What becomes of file changes in the work dir: keep, discard [default: as it was made]
+        #[arg(long)]
+        changes: Option<Changes>,
+    },
+    /// Print what a detached command has written
+    Logs {
+        /// A name, an id, or the beginning of one
+        session: String,
+        /// The command's number [default: the last detached one]
+        exec: Option<u32>,
+        /// Go on until it ends
+        #[arg(short, long)]
+        follow: bool,
+    },
+    /// Put another policy in force, for the next request and for what is under way
+    Policy {
+        #[command(subcommand)]
+        command: SessionPolicyCommand,
+    },
+    /// Take a credential back: what was sent with it is cut
+    Revoke {
+        /// A name, an id, or the beginning of one
+        session: String,
+        secret: String,
+    },
+    /// Give a credential the value that the vault holds now
+    Rotate {
+        /// A name, an id, or the beginning of one
+        session: String,
+        secret: String,
+    },
+    /// Let nothing out of a session (`off`), or let it out again (`on`)
+    Egress {
+        /// A name, an id, or the beginning of one
+        session: String,
+        #[arg(value_enum)]
+        to: Switch,
+    },
+}
+
+#[derive(Subcommand)]
+pub(crate) enum SessionPolicyCommand {
+    Set {
+        /// A name, an id, or the beginning of one
+        session: String,
+        file: PathBuf,
+    },
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum Switch {
+    On,
+    Off,
+}
+
+#[derive(ClapArgs)]
+pub(crate) struct Create {
+    #[command(flatten)]
+    pub(crate) asked: Asked,
+    /// What ends it, besides `kill`: ephemeral (the end of its last command, or its TTL), persistent (its TTL),
+    /// perpetual (nothing, where the operator allows it) [default: persistent]
+    #[arg(long)]
+    pub(crate) lifetime: Option<Lifetime>,
+    /// How long it may last, as in 2h; see `extend` [default: 1h, unless the operator says otherwise]
+    #[arg(long, value_name = "TIME")]
+    pub(crate) ttl: Option<Span>,
+    /// Pause it when no command has run for so long, until the next one
+    #[arg(long, value_name = "TIME")]
+    pub(crate) idle: Option<Span>,
+    /// What to call it
+    #[arg(long)]
+    pub(crate) name: Option<String>,
+}
+
+#[derive(ClapArgs)]
+pub(crate) struct Exec {
+    /// Let it go on by itself and print its number; see `logs`
+    #[arg(short, long)]
+    pub(crate) detach: bool,
+    /// Give the command a terminal, also where none would be chosen
+    #[arg(long, overrides_with = "no_tty")]
+    pub(crate) tty: bool,
+    /// Give the command no terminal
+    #[arg(long, overrides_with = "tty")]
+    pub(crate) no_tty: bool,
+    /// Longest time, as in 90s; exit code 124
+    #[arg(long, value_name = "TIME")]
+    pub(crate) timeout: Option<Span>,
+    /// Most bytes on stdout and stderr together
+    #[arg(long, value_name = "SIZE")]
+    pub(crate) output: Option<Bytes>,
+    /// Set a variable, or pass the caller's on (`--env NAME`); repeatable
+    #[arg(long, value_name = "K[=V]")]
+    pub(crate) env: Vec<String>,
+    /// Where inside [default: the work dir]
+    #[arg(long, value_name = "DIR")]
+    pub(crate) cwd: Option<PathBuf>,
+    /// Who the command is in a box: user, root
+    #[arg(long, value_name = "WHO")]
+    pub(crate) user: Option<BoxUser>,
+    /// A name, an id, or the beginning of one
+    pub(crate) session: String,
+    /// The command and its arguments
+    #[arg(last = true, value_name = "CMD", required = true)]
+    pub(crate) command: Vec<String>,
+}

@@ -1,0 +1,157 @@
+//! Sessions that stay: made, used, followed, ended.
+
+use crate::args::{Create, Exec};
+use crate::command::run::{BY, spec, stdio, variable};
+use crate::output::{Failure, Output};
+use cofferdam_engine::{Engine, LiveExec, LiveOutcome};
+use cofferdam_model::{Changes, Exit, LiveState, SessionId};
+use serde_json::json;
+use std::fs::File;
+use std::io::{self, IsTerminal, Read, Write};
+use std::path::Path;
+use std::time::Duration;
+
+/// How often a log is looked at for more.
+const LOOK: Duration = Duration::from_millis(50);
+
+pub(super) fn create(engine: &Engine, create: Create, output: &Output) -> Result<u8, Failure> {
+    let Create { asked, lifetime, ttl, idle, name } = create;
+    let durable = asked.durable;
+    let mut spec = spec(asked, Vec::new(), Changes::Keep)?;
+    // What a file names as its command is for `run`; here there is none until `exec`.
+    spec.command = Vec::new();
+    spec.live.lifetime = lifetime.unwrap_or(spec.live.lifetime);
+    spec.live.ttl = ttl.or(spec.live.ttl);
+    spec.live.idle = idle.or(spec.live.idle);
+    spec.live.name = name.or(spec.live.name);
+    let session = engine.create_session(spec, BY.into(), durable)?;
+    match output.json {
+        true => output.value(&json!({ "session": session }))?,
+        false => output.data(&format!("{session}\n"))?,
+    }
+    Ok(0)
+}
+
+pub(super) fn exec(engine: &Engine, exec: Exec, output: &Output) -> Result<u8, Failure> {
+    let session = engine.find_session(&exec.session)?;
+    let terminal = io::stdin().is_terminal() && io::stdout().is_terminal() && !exec.detach;
+    let env = exec.env.iter().map(|entry| variable(entry)).collect::<Result<_, _>>()?;
+    let program = exec.command.first().cloned().unwrap_or_default();
+    let asked = LiveExec {
+        argv: exec.command,
+        env,
+        cwd: exec.cwd,
+        user: exec.user,
+        tty: (exec.tty || terminal) && !exec.no_tty,
+        timeout: exec.timeout,
+        output: exec.output,
+    };
+    if exec.detach {
+        let number = engine.exec_detached(&session, asked)?;
+        match output.json {
+            true => output.value(&json!({ "session": session, "exec": number }))?,
+            false => output.data(&format!("{number}\n"))?,
+        }
+        return Ok(0);
+    }
+    let outcome = engine.exec_live(&session, asked, &stdio()?)?;
+    report(&session, &program, &outcome, output);
+    Ok(u8::try_from(outcome.exit.code().rem_euclid(256)).unwrap_or(1))
+}
+
+fn report(session: &SessionId, program: &str, outcome: &LiveOutcome, output: &Output) {
+    let LiveOutcome { exec, exit, usage, reason } = outcome;
+    if output.json {
+        output.aside(&json!({
+            "session": session,
+            "exec": exec,
+            "exit": exit.code(),
+            "ended": exit,
+            "usage": usage,
+            "reason": reason,
+        }));
+        return;
+    }
+    match exit {
+        _ if reason.is_some() => output.remark(reason.as_deref().unwrap_or_default()),
+        Exit::NotFound => output.remark(format!("`{program}` was not found inside the sandbox")),
+        Exit::NotExecutable => output.remark(format!("`{program}` cannot be executed")),
+        _ => {}
+    }
+}
+
+pub(super) fn kill(
+    engine: &Engine,
+    session: &SessionId,
+    changes: Option<Changes>,
+    output: &Output,
+) -> Result<u8, Failure> {
+    if changes == Some(Changes::Ask) {
+        return Err(Failure::Usage("--changes ask: say keep or discard".into()));
+    }
+    let decided = engine.kill_session(session, changes)?;
+    if output.json {
+        output.value(&json!({ "session": session, "changes": decided }))?;
+    } else if let Some(decided) = &decided {
+        for skipped in &decided.skipped {
+            output.remark(format!("not kept: {}: {}", skipped.path, skipped.reason));
+        }
+    }
+    Ok(0)
+}
+
+pub(super) fn logs(
+    engine: &Engine,
+    session: &SessionId,
+    exec: Option<u32>,
+    follow: bool,
+) -> Result<u8, Failure> {
+    let info = engine.session(session)?;
+    let found = match exec {
+        Some(number) => info.execs.iter().find(|exec| exec.id == number),
+        None => info.execs.iter().rev().find(|exec| exec.detached),
+    };
+    let number = match (found, exec) {
+        (Some(exec), _) if exec.detached => exec.id,
+        // One that was lost leaves its logs, and nobody who knows more of them.
+        (None, Some(number)) if info.state == LiveState::Lost => number,
+        _ => {
+            let text = format!(
+                "session {session} has no such detached command: the output of others went to who ran them, and `cofferdam trace show {session}` tells of it"
+            );
+            return Err(Failure::Usage(text));
+        }
+    };
+    let path = engine.session_log(session, number)?;
+    show(&path, || {
+        let runs = || {
+            let info = engine.session(session).ok()?;
+            info.execs.into_iter().find(|exec| exec.id == number).map(|exec| exec.exit.is_none())
+        };
+        follow && runs().unwrap_or(false)
+    })
+}
+
+/// Prints a file, and what is added to it for as long as there may be more.
+fn show(path: &Path, goes_on: impl Fn() -> bool) -> Result<u8, Failure> {
+    let mut file = File::open(path)?;
+    let mut out = io::stdout().lock();
+    let mut buffer = vec![0; 64 << 10];
+    loop {
+        // Asked before the last look, so that nothing is missed that came before its end.
+        let more = goes_on();
+        loop {
+            match file.read(&mut buffer)? {
+                0 => break,
+                count => match out.write_all(&buffer[..count]).and_then(|()| out.flush()) {
+                    Err(error) if error.kind() == io::ErrorKind::BrokenPipe => return Ok(0),
+                    other => other?,
+                },
+            }
+        }
+        if !more {
+            return Ok(0);
+        }
+        std::thread::sleep(LOOK);
+    }
+}

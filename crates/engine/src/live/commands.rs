@@ -1,0 +1,199 @@
+//! The commands of a session that is held: begun, signalled, and told of when they have ended.
+
+use super::holder::Holder;
+use super::mail::{ReplyTo, say_last};
+use super::register;
+use crate::control::{ExecAsked, Reply};
+use crate::error::EngineError;
+use crate::record::now_us;
+use crate::relay::{Ended, ExecId, Stdio};
+use crate::standing::Command;
+use cofferdam_guest::host::HostError;
+use cofferdam_guest::wire;
+use cofferdam_model::{ExecInfo, Exit, LiveState, SessionSpec, Usage};
+use rustix::process::Signal;
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
+use std::time::Instant;
+
+/// So many execs that have ended are remembered.
+const REMEMBERED: usize = 100;
+/// So much of a detached exec's output is kept; the trace has the digest of all of it.
+const LOG_MOST: u64 = 64 << 20;
+
+pub(super) struct Exec {
+    /// The guest's, and the event that its own events belong to.
+    pub(super) running: Option<ExecId>,
+    pub(super) info: ExecInfo,
+    pub(super) watcher: Option<UnixStream>,
+    /// When it ends because nobody watches it.
+    pub(super) doomed: Option<Instant>,
+}
+
+impl Holder {
+    pub(super) fn signal(&mut self, exec: u32, number: u8) -> Result<Reply, EngineError> {
+        let found = self.execs.iter().find(|e| e.info.id == exec).and_then(|e| e.running);
+        let Some(id) = found else {
+            return Ok(Reply::Refused(format!("exec {exec} is not running: see `cofferdam session show`")));
+        };
+        if !(1..=64).contains(&number) {
+            return Ok(Reply::Refused(format!("{number} is no signal")));
+        }
+        if self.is_paused() {
+            return Ok(Reply::Refused("it is paused, and hears nothing: resume it first".into()));
+        }
+        match i32::from(number) == Signal::KILL.as_raw() {
+            true => self.relay.kill(id)?,
+            false => self.relay.signal(id, number)?,
+        }
+        Ok(Reply::Done { cut: 0 })
+    }
+
+    pub(super) fn exec(
+        &mut self,
+        asked: ExecAsked,
+        descriptors: Vec<OwnedFd>,
+        reply: ReplyTo,
+        by: &str,
+    ) -> Result<(), EngineError> {
+        let number = self.last + 1;
+        let detached = asked.detach;
+        let started = match self.stdio(&asked, descriptors, number) {
+            Ok(stdio) => self.begin(&asked, stdio, by),
+            Err(error) => Err(error),
+        };
+        let id = match started {
+            Ok(id) => id,
+            Err(error) if is_of_one_exec(&error) => {
+                reply.send(Reply::error(&error));
+                return Ok(());
+            }
+            Err(error) => {
+                reply.send(Reply::error(&error));
+                return Err(error);
+            }
+        };
+        self.last = number;
+        let mut watcher = None;
+        match reply {
+            ReplyTo::Watcher(stream, to) => {
+                let _ = crate::control::send(&stream, &Reply::Started { exec: number });
+                let _ = to.send(number);
+                watcher = Some(stream);
+            }
+            once @ ReplyTo::Once(_) => once.send(Reply::Started { exec: number }),
+        }
+        let info = ExecInfo {
+            id: number,
+            argv: asked.argv,
+            started_us: now_us(),
+            detached,
+            output: 0,
+            exit: None,
+            usage: Usage::default(),
+        };
+        self.execs.push(Exec { running: Some(id), info, watcher, doomed: None });
+        self.clock.running(self.relay.running(), Instant::now());
+        self.forget_old();
+        Ok(())
+    }
+
+    /// Of a caller its own descriptors, of a detached one a file.
+    fn stdio(&self, asked: &ExecAsked, descriptors: Vec<OwnedFd>, number: u32) -> Result<Stdio, EngineError> {
+        let failed = |source| EngineError::Io { doing: "open the command's log", source };
+        if asked.detach {
+            let log =
+                register::open_log(&self.standing.home, &self.standing.session, number).map_err(failed)?;
+            let stderr = log.try_clone().map_err(failed)?.into();
+            return Ok(Stdio { stdin: None, stdout: log.into(), stderr });
+        }
+        let mut given = descriptors.into_iter();
+        let stdin = if asked.stdin { given.next() } else { None };
+        match (stdin.is_some() == asked.stdin, given.next(), given.next()) {
+            (true, Some(stdout), Some(stderr)) => Ok(Stdio { stdin, stdout, stderr }),
+            _ => Err(EngineError::Declined("a command needs the descriptors of its output with it".into())),
+        }
+    }
+
+    fn begin(&mut self, asked: &ExecAsked, stdio: Stdio, by: &str) -> Result<ExecId, EngineError> {
+        let asked_for =
+            SessionSpec { command: asked.argv.clone(), env: asked.env.clone(), ..self.spec.clone() };
+        asked_for.check()?;
+        let placeholders = self.standing.egress.iter().flat_map(|egress| &egress.placeholders);
+        if let Some(variable) = placeholders.into_iter().find(|name| asked.env.contains_key(*name)) {
+            let text = format!(
+                "`{variable}` holds a credential's placeholder: leave it out, or a value of yours gets inside"
+            );
+            return Err(EngineError::Declined(text));
+        }
+        match self.state {
+            LiveState::Running => {}
+            LiveState::IdlePaused => self.resume(&format!("exec of {by}"))?,
+            _ => {
+                let text = "it is paused: resume it with `cofferdam session resume`";
+                return Err(EngineError::Declined(text.into()));
+            }
+        }
+        let command = Command {
+            argv: asked.argv.clone(),
+            env: asked.env.clone(),
+            cwd: asked.cwd.clone(),
+            user: asked.user.unwrap_or(self.spec.user),
+            tty: asked.tty.map(|(rows, columns)| wire::Size { rows, columns }),
+            timeout: asked.timeout.or(self.spec.limits.timeout),
+            output: asked.output.or(self.spec.limits.output),
+            kept: asked.detach.then_some(LOG_MOST),
+        };
+        self.standing.start(&mut self.relay, &self.spec, &command, stdio).map(|(id, _)| id)
+    }
+
+    fn forget_old(&mut self) {
+        while self.execs.len() > REMEMBERED
+            && let Some(at) = self.execs.iter().position(|exec| exec.running.is_none())
+        {
+            let exec = self.execs.remove(at);
+            if let Ok(log) = register::log(&self.standing.home, &self.standing.session, exec.info.id) {
+                let _ = std::fs::remove_file(log);
+            }
+        }
+    }
+
+    pub(super) fn ended(
+        &mut self,
+        id: ExecId,
+        event: u64,
+        ended: Ended,
+        reason: Option<&str>,
+    ) -> Result<(), EngineError> {
+        let output = ended.outputs.iter().map(|(_, captured)| captured.bytes).sum();
+        let because =
+            reason.map(str::to_owned).or_else(|| ended.limit.as_ref().map(|hit| hit.detail.clone()));
+        let (wall, told) = (ended.usage, self.standing.ended(event, ended));
+        let (exit, usage, last) = match told {
+            Ok((exit, usage)) => (exit, usage, Reply::Exited { exit, usage, reason: because }),
+            Err(error @ EngineError::Record(_)) => return Err(error),
+            Err(error) => (Exit::Code(125), wall, Reply::error(&error)),
+        };
+        self.usage.user_us += usage.user_us;
+        self.usage.system_us += usage.system_us;
+        self.usage.peak_memory = self.usage.peak_memory.max(usage.peak_memory);
+        if let Some(exec) = self.execs.iter_mut().find(|exec| exec.running == Some(id)) {
+            exec.running = None;
+            exec.doomed = None;
+            exec.info = ExecInfo { output, exit: Some(exit), usage, ..exec.info.clone() };
+            exec.watcher.take().iter().for_each(|watcher| say_last(watcher, &last));
+        }
+        Ok(())
+    }
+}
+
+/// Whether only the one command is concerned that was asked for.
+fn is_of_one_exec(error: &EngineError) -> bool {
+    matches!(
+        error,
+        EngineError::Declined(_)
+            | EngineError::Spec(_)
+            | EngineError::Io { .. }
+            | EngineError::Guest(HostError::TooLong { .. } | HostError::Request(_) | HostError::TooMany)
+    )
+}

@@ -1,0 +1,137 @@
+//! The caller's side of a command in a session that stays: hands over its descriptors, passes on signals and the
+//! size of its terminal, and waits for the end.
+
+use crate::Engine;
+use crate::control::{ExecAsked, Lines, Question, Reply, asking, tell, unexpected};
+use crate::error::EngineError;
+use crate::relay::{Stdio, current_size};
+use crate::session::listen;
+use cofferdam_model::{BoxUser, Bytes, Exit, SessionId, Span, Usage};
+use cofferdam_sys::signal::Signals;
+use cofferdam_sys::terminal::RawMode;
+use rustix::event::{PollFd, PollFlags};
+use rustix::io::Errno;
+use rustix::process::Signal;
+use std::collections::BTreeMap;
+use std::os::fd::AsFd;
+use std::path::PathBuf;
+
+/// A command for a session that stays.
+#[derive(Debug, Clone, Default)]
+pub struct LiveExec {
+    pub argv: Vec<String>,
+    /// On top of the session's own.
+    pub env: BTreeMap<String, String>,
+    /// Absent: the work dir.
+    pub cwd: Option<PathBuf>,
+    pub user: Option<BoxUser>,
+    pub tty: bool,
+    pub timeout: Option<Span>,
+    pub output: Option<Bytes>,
+}
+
+/// How it ended.
+#[derive(Debug, Clone)]
+pub struct LiveOutcome {
+    pub exec: u32,
+    pub exit: Exit,
+    pub usage: Usage,
+    /// What ended it, if it was not its own doing.
+    pub reason: Option<String>,
+}
+
+impl LiveExec {
+    /// The terminal is this caller's, whoever made the session.
+    fn of_this_terminal(mut self) -> Self {
+        for name in ["TERM", "COLORTERM"] {
+            if let (false, Ok(value)) = (self.env.contains_key(name), std::env::var(name)) {
+                self.env.insert(name.into(), value);
+            }
+        }
+        self
+    }
+
+    fn asked(self) -> ExecAsked {
+        let Self { argv, env, cwd, user, timeout, output, .. } = self;
+        ExecAsked { argv, env, cwd, user, timeout, output, ..ExecAsked::default() }
+    }
+}
+
+impl Engine {
+    /// Runs a command in a session with the caller's own input, output and terminal, to its end.
+    pub fn exec_live(
+        &self,
+        session: &SessionId,
+        exec: LiveExec,
+        stdio: &Stdio,
+    ) -> Result<LiveOutcome, EngineError> {
+        let tty = exec.tty;
+        let exec = if tty { exec.of_this_terminal() } else { exec };
+        let terminal = stdio.stdin.as_ref().filter(|_| tty).map(AsFd::as_fd);
+        let size = terminal.and_then(current_size).map_or((24, 80), |size| (size.rows, size.columns));
+        let question = ExecAsked { tty: tty.then_some(size), stdin: stdio.stdin.is_some(), ..exec.asked() };
+        let question = Question::Exec(Box::new(question));
+        let signals = listen(tty)?;
+        let given = [&stdio.stdout, &stdio.stderr];
+        let along: Vec<_> = stdio.stdin.iter().chain(given).map(AsFd::as_fd).collect();
+        let mut lines = self.ask_session(session, &question, &along)?;
+        let _raw = terminal.and_then(|fd| RawMode::enter(fd).ok());
+        let mut number = 0;
+        loop {
+            while let Some(reply) = lines.ready().map_err(asking)? {
+                match reply {
+                    Reply::Started { exec } => number = exec,
+                    Reply::Exited { exit, usage, reason } => {
+                        return Ok(LiveOutcome { exec: number, exit, usage, reason });
+                    }
+                    other => return Err(unexpected(other)),
+                }
+            }
+            if wait(&lines, &signals)? {
+                forward(&signals, &lines, tty)?;
+            } else if lines.receive().map_err(asking)? == 0 {
+                let text = format!("session {session} was lost: whoever held it was ended");
+                return Err(EngineError::Declined(text));
+            }
+        }
+    }
+
+    /// Starts a command that goes on by itself; says which one it is.
+    pub fn exec_detached(&self, session: &SessionId, exec: LiveExec) -> Result<u32, EngineError> {
+        let question = ExecAsked { tty: exec.tty.then_some((24, 80)), detach: true, ..exec.asked() };
+        match self.ask(session, &Question::Exec(Box::new(question)))? {
+            Reply::Started { exec } => Ok(exec),
+            other => Err(unexpected(other)),
+        }
+    }
+}
+
+/// Whether it was a signal that came.
+fn wait(lines: &Lines, signals: &Signals) -> Result<bool, EngineError> {
+    let mut set = [
+        PollFd::from_borrowed_fd(lines.stream().as_fd(), PollFlags::IN),
+        PollFd::from_borrowed_fd(signals.as_fd(), PollFlags::IN),
+    ];
+    loop {
+        match rustix::event::poll(&mut set, None) {
+            Ok(_) => return Ok(!set[1].revents().is_empty()),
+            Err(Errno::INTR) => {}
+            Err(errno) => return Err(asking(errno.into())),
+        }
+    }
+}
+
+fn forward(signals: &Signals, lines: &Lines, tty: bool) -> Result<(), EngineError> {
+    let mut stream = lines.stream().try_clone().map_err(asking)?;
+    for arrived in signals.take().map_err(|errno| asking(errno.into()))? {
+        let size = current_size(rustix::stdio::stdin()).filter(|_| tty && arrived.is(Signal::WINCH));
+        let note = match (size, u8::try_from(arrived.signal)) {
+            (Some(size), _) => Question::Resize { rows: size.rows, columns: size.columns },
+            (None, Ok(number)) if !arrived.is(Signal::WINCH) => Question::Signal { exec: 0, number },
+            _ => continue,
+        };
+        // One that ends just now hears nothing more.
+        let _ = tell(&mut stream, &note, &[]);
+    }
+    Ok(())
+}

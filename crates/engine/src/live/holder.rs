@@ -1,0 +1,391 @@
+//! The thread that holds one session: opens it, serves its commands and its letters, watches its clock, closes it.
+
+use super::clock::{Clock, Due};
+use super::commands::Exec;
+use super::mail::{Letter, Mailbox, Post, ReplyTo, mailbox, say_last};
+use super::operator::Operator;
+use super::register;
+use crate::control::{Asked, Control, CreateAsked, Desk, Question, Reply};
+use crate::environment::Caller;
+use crate::error::EngineError;
+use crate::record::now_us;
+use crate::relay::{Around, Relay};
+use crate::session::Way;
+use crate::standing::{Closing, Standing};
+use crate::{Engine, nobody, tiers};
+use cofferdam_guest::wire;
+use cofferdam_model::{
+    Body, Changes, ExecInfo, Exit, FileChange, LimitHit, LiveState, SessionChanged, SessionId, SessionInfo,
+    SessionSpec, Span, Usage,
+};
+use rustix::process::Signal;
+use std::time::{Duration, Instant};
+
+/// Between the hint that nobody watches and the end.
+const GRACE: Duration = Duration::from_secs(5);
+
+/// A session that stands.
+pub(super) struct Opened {
+    pub(super) session: SessionId,
+    pub(super) mailbox: Mailbox,
+}
+
+/// What is still to be said when nothing of a session is left.
+pub(super) struct Over {
+    pub(super) result: Result<(), EngineError>,
+    pub(super) reply: Option<(ReplyTo, Reply)>,
+}
+
+/// Opens a session, tells of it or why not, and holds it until it ends.
+pub(super) fn hold(
+    engine: &Engine,
+    asked: CreateAsked,
+    operator: Operator,
+    tell: impl FnOnce(Result<Opened, Reply>),
+) -> Over {
+    match Holder::open(engine, asked, operator) {
+        Ok((holder, mailbox)) => {
+            tell(Ok(Opened { session: holder.standing.session.clone(), mailbox }));
+            holder.hold()
+        }
+        Err(error) => {
+            tell(Err(Reply::error(&error)));
+            Over { result: Err(error), reply: None }
+        }
+    }
+}
+
+/// How it came to its end.
+struct Ending {
+    exit: Exit,
+    changes: Option<Changes>,
+    by: String,
+    /// For those who watch its execs.
+    reason: String,
+    limit: Option<LimitHit>,
+    error: Option<String>,
+    reply: Option<ReplyTo>,
+}
+
+impl Ending {
+    fn by(by: impl Into<String>, reason: impl Into<String>) -> Self {
+        let (by, reason) = (by.into(), reason.into());
+        Self { exit: Exit::Code(0), changes: None, by, reason, limit: None, error: None, reply: None }
+    }
+}
+
+pub(super) struct Holder {
+    pub(super) standing: Standing,
+    pub(super) spec: SessionSpec,
+    operator: Operator,
+    pub(super) relay: Relay,
+    post: Post,
+    pub(super) clock: Clock,
+    pub(super) state: LiveState,
+    paused_since: Instant,
+    started_us: u64,
+    pub(super) execs: Vec<Exec>,
+    pub(super) last: u32,
+    pub(super) usage: Usage,
+}
+
+impl Holder {
+    fn open(engine: &Engine, asked: CreateAsked, operator: Operator) -> Result<(Self, Mailbox), EngineError> {
+        let CreateAsked { spec, by, durable, caller } = asked;
+        let ttl = operator.ttl(&spec.live)?;
+        let place = engine.place(tiers::choose(&spec)?, &spec, &nobody)?;
+        let way = Way { by: &by, durable, stays: true, caller: Caller::Asker(caller) };
+        let mut standing = engine.stand(place, &spec, way)?;
+        let started_us = now_us();
+        let prepared = (|| {
+            if spec.live.idle.is_some() {
+                // What is to pause by itself must be able to.
+                standing.sandbox.pause()?;
+                standing.sandbox.resume()?;
+            }
+            let channel = standing.sandbox.take_channel().ok_or(EngineError::NoChannel)?;
+            let (mailbox, post) = mailbox()?;
+            standing.control = Some(Control::open(Desk {
+                home: standing.home.clone(),
+                session: standing.session.clone(),
+                handle: standing.egress.as_ref().map(|egress| egress.handle.clone()),
+                mail: Some(mailbox.clone()),
+            })?);
+            Ok((Relay::new(channel)?, mailbox, post))
+        })();
+        let (relay, mailbox, post) = match prepared {
+            Ok(prepared) => prepared,
+            Err(error) => return Err(standing.fail(error, Usage::default())),
+        };
+        let now = Instant::now();
+        let holder = Self {
+            clock: Clock::new(&spec.live, ttl, now),
+            standing,
+            spec,
+            operator,
+            relay,
+            post,
+            state: LiveState::Running,
+            paused_since: now,
+            started_us,
+            execs: Vec::new(),
+            last: 0,
+            usage: Usage::default(),
+        };
+        match register::enter(&holder.standing.home, &holder.info()) {
+            Ok(()) => Ok((holder, mailbox)),
+            Err(error) => Err(holder.standing.fail(error, Usage::default())),
+        }
+    }
+
+    fn hold(mut self) -> Over {
+        let (home, session) = (self.standing.home.clone(), self.standing.session.clone());
+        let over = loop {
+            match self.turn() {
+                Ok(None) => {}
+                Ok(Some(ending)) => break self.end(ending),
+                Err(error) => break self.fail(error, None),
+            }
+        };
+        register::strike(&home, &session);
+        over
+    }
+
+    /// Waits for something, and does all there is to do.
+    fn turn(&mut self) -> Result<Option<Ending>, EngineError> {
+        let now = Instant::now();
+        let until = match self.clock.due(self.state, now) {
+            Due::Nothing(until) => until,
+            Due::Pause => {
+                match self.pause(LiveState::IdlePaused, "idle time") {
+                    Err(error @ EngineError::Record(_)) => return Err(error),
+                    // Something in it cannot be stopped just now: it is tried again when it has been idle again.
+                    Err(_) => self.clock.restart_idle(now),
+                    Ok(()) => {}
+                }
+                return Ok(None);
+            }
+            Due::Unused => return Ok(Some(Ending::by("lifetime", "its last command has ended"))),
+            Due::TimeOver(after) => return Ok(Some(self.time_over(after))),
+        };
+        let doomed = self.end_the_unwatched(now)?;
+        let around = Around {
+            sandbox: self.standing.sandbox.as_mut(),
+            recorder: &self.standing.recorder,
+            wake: self.post.wake(),
+            deadline: [until, doomed].into_iter().flatten().min(),
+        };
+        let turn = self.relay.turn(around)?;
+        for (id, event, ended) in turn.ended {
+            self.ended(id, event, ended, None)?;
+        }
+        if turn.gone {
+            let error = Some("the sandbox ended by itself".to_owned());
+            let ending = Ending::by("sandbox", "the sandbox ended by itself");
+            return Ok(Some(Ending { exit: Exit::Signal(9), error, ..ending }));
+        }
+        if turn.woken {
+            for letter in self.post.take() {
+                if let Some(ending) = self.read(letter)? {
+                    return Ok(Some(ending));
+                }
+            }
+        }
+        self.clock.running(self.relay.running(), Instant::now());
+        Ok(None)
+    }
+
+    fn time_over(&self, after: Duration) -> Ending {
+        let allowed = self.spec.live.ttl.map_or(after, |ttl| ttl.0).as_millis() as u64;
+        let seen = after.as_millis() as u64;
+        let detail = format!("ended: its time was over after {}", Span(Duration::from_millis(seen)));
+        let limit = Some(LimitHit { limit: "ttl".into(), allowed, seen, detail: detail.clone() });
+        Ending { exit: Exit::TimedOut, limit, ..Ending::by("ttl", detail) }
+    }
+
+    /// Those whose watcher left have had their hint. Says when the next of them is due.
+    fn end_the_unwatched(&mut self, now: Instant) -> Result<Option<Instant>, EngineError> {
+        for exec in &mut self.execs {
+            if let (Some(at), Some(id)) = (exec.doomed, exec.running)
+                && now >= at
+            {
+                exec.doomed = None;
+                self.relay.kill(id)?;
+            }
+        }
+        Ok(self.execs.iter().filter_map(|exec| exec.doomed).min())
+    }
+
+    fn read(&mut self, letter: Letter) -> Result<Option<Ending>, EngineError> {
+        match letter {
+            Letter::Asked(asked, reply) => self.answer(asked, reply),
+            Letter::About { exec, question } => {
+                let id = self.execs.iter().find(|e| e.info.id == exec).and_then(|e| e.running);
+                match (question, id) {
+                    (Question::Signal { number: number @ 1..=64, .. }, Some(id)) => {
+                        self.relay.signal(id, number)?;
+                    }
+                    (Question::Resize { rows, columns }, Some(id)) => {
+                        self.relay.resize(id, wire::Size { rows, columns })?;
+                    }
+                    _ => {}
+                }
+                Ok(None)
+            }
+            Letter::Left { exec } => {
+                let left = self.execs.iter_mut().find(|e| e.info.id == exec && e.running.is_some());
+                if let Some(exec) = left
+                    && let Some(id) = exec.running
+                {
+                    // As a terminal that is closed would tell it.
+                    exec.watcher = None;
+                    exec.doomed = Some(Instant::now() + GRACE);
+                    self.relay.signal(id, Signal::HUP.as_raw() as u8)?;
+                }
+                Ok(None)
+            }
+            Letter::Goodbye => Ok(Some(Ending::by("supervisor", "the supervisor was told to end"))),
+        }
+    }
+
+    fn answer(&mut self, asked: Asked, reply: ReplyTo) -> Result<Option<Ending>, EngineError> {
+        let Asked { question, by, descriptors } = asked;
+        let done = match question {
+            Question::Show => Reply::Info(Box::new(self.info())),
+            Question::Exec(exec) => {
+                self.exec(*exec, descriptors, reply, &by)?;
+                return Ok(None);
+            }
+            Question::Signal { exec, number } => self.signal(exec, number)?,
+            Question::Pause => self.answered(|this| this.pause(LiveState::Paused, &by))?,
+            Question::Resume => self.answered(|this| this.resume(&by))?,
+            Question::Extend { by: span } => self.answered(|this| this.extend(span, &by))?,
+            Question::End { changes } => {
+                let ending = Ending::by(by.clone(), format!("killed by {by}"));
+                return Ok(Some(Ending { changes, reply: Some(reply), ..ending }));
+            }
+            _ => Reply::Refused("that is nothing to ask a session".into()),
+        };
+        reply.send(done);
+        Ok(None)
+    }
+
+    /// A no is for who asked. What cannot be recorded ends the session.
+    fn answered(
+        &mut self,
+        act: impl FnOnce(&mut Self) -> Result<(), EngineError>,
+    ) -> Result<Reply, EngineError> {
+        match act(self) {
+            Ok(()) => Ok(Reply::Done { cut: 0 }),
+            Err(error @ EngineError::Record(_)) => Err(error),
+            Err(error) => Ok(Reply::error(&error)),
+        }
+    }
+
+    pub(super) fn is_paused(&self) -> bool {
+        self.state != LiveState::Running
+    }
+
+    fn changed(&self, what: &str, by: &str, detail: String) -> Result<(), EngineError> {
+        let body = SessionChanged { what: what.into(), by: by.into(), detail };
+        self.standing.recorder.append(None, &Body::SessionChanged(body)).map(drop)
+    }
+
+    fn pause(&mut self, to: LiveState, by: &str) -> Result<(), EngineError> {
+        if !self.is_paused() {
+            self.standing.sandbox.pause()?;
+            self.paused_since = Instant::now();
+            self.changed("pause", by, String::new())?;
+        }
+        self.state = to;
+        Ok(())
+    }
+
+    pub(super) fn resume(&mut self, by: &str) -> Result<(), EngineError> {
+        if self.is_paused() {
+            self.changed("resume", by, String::new())?;
+            self.standing.sandbox.resume()?;
+            self.relay.postpone(self.paused_since.elapsed());
+            self.state = LiveState::Running;
+        }
+        Ok(())
+    }
+
+    fn extend(&mut self, span: Span, by: &str) -> Result<(), EngineError> {
+        let now = Instant::now();
+        let Some(left) = self.clock.left(now) else {
+            return Err(EngineError::Declined("it is perpetual: there is nothing to extend".into()));
+        };
+        let left = self.operator.within(left + span.0)?;
+        self.changed("extend", by, format!("by {span}, {} left", Span(Duration::from_secs(left.as_secs()))))?;
+        self.clock.set(left, now);
+        Ok(())
+    }
+
+    fn info(&self) -> SessionInfo {
+        let now = Instant::now();
+        let until = |left: Duration| now_us() + left.as_micros() as u64;
+        let execs = self.execs.iter().map(|exec| match exec.running {
+            Some(id) => ExecInfo { output: self.relay.shown(id), ..exec.info.clone() },
+            None => exec.info.clone(),
+        });
+        SessionInfo {
+            session: self.standing.session.clone(),
+            state: self.state,
+            reason: None,
+            live: Some(self.spec.live.clone()),
+            started_us: self.started_us,
+            until_us: self.clock.left(now).map(until),
+            workdir: self.standing.workdir.clone(),
+            policy: self.standing.egress.is_some(),
+            running: self.relay.running(),
+            execs: execs.collect(),
+            usage: self.standing.sandbox.counters(),
+        }
+    }
+
+    /// Ends everything in good order: nothing runs, all that ran is on record, then changes are decided.
+    fn end(mut self, ending: Ending) -> Over {
+        let Ending { exit, changes, by, reason, limit, error, reply } = ending;
+        let counted = self.standing.sandbox.counters();
+        let before = (|| {
+            if let Some(hit) = limit {
+                self.standing.recorder.append(None, &Body::Limit(hit))?;
+            } else {
+                // Who ends it by its question has no other reason.
+                let detail = if reply.is_some() { String::new() } else { reason.clone() };
+                self.changed("kill", &by, detail)?;
+            }
+            self.standing.sandbox.finish()?;
+            for (id, event, ended) in self.relay.leave(true) {
+                self.ended(id, event, ended, Some(&reason))?;
+            }
+            Ok(())
+        })();
+        if let Err(error) = before {
+            return self.fail(error, reply);
+        }
+        let peak_memory = counted.peak_memory.unwrap_or(0).max(self.usage.peak_memory);
+        let usage = Usage { peak_memory, ..self.usage };
+        let decided_by = changes.is_some().then_some(by.as_str());
+        let changes = changes.unwrap_or(self.spec.changes);
+        let decide = &mut |_: &[FileChange]| false;
+        let closed = self.standing.close(Closing { exit, usage, changes, by: decided_by, decide, error });
+        let answer = match &closed {
+            Ok(closed) => Reply::Ended { changes: closed.decided.clone() },
+            Err(error) => Reply::error(error),
+        };
+        Over { result: closed.map(drop), reply: reply.map(|to| (to, answer)) }
+    }
+
+    /// The guest cannot be trusted, or the trace not be written: nothing goes on.
+    fn fail(mut self, error: EngineError, reply: Option<ReplyTo>) -> Over {
+        let last = Reply::error(&error);
+        for exec in &mut self.execs {
+            exec.watcher.take().iter().for_each(|watcher| say_last(watcher, &last));
+        }
+        drop(self.relay.leave(true));
+        let error = self.standing.fail(error, self.usage);
+        Over { result: Err(error), reply: reply.map(|to| (to, last)) }
+    }
+}

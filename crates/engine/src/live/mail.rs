@@ -1,0 +1,140 @@
+//! Letters to the thread that holds a session, and how they are answered.
+
+use crate::control::{Asked, Lines, Question, Reply, send};
+use crate::error::EngineError;
+use rustix::event::EventfdFlags;
+use std::io;
+use std::net::Shutdown;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
+use std::time::Duration;
+
+/// A session that commits a large work dir answers when that is done.
+const PATIENCE: Duration = Duration::from_secs(110);
+
+pub(super) enum Letter {
+    Asked(Asked, ReplyTo),
+    /// About an exec that someone watches.
+    About {
+        exec: u32,
+        question: Question,
+    },
+    /// Nobody watches it any more.
+    Left {
+        exec: u32,
+    },
+    /// The supervisor has to go.
+    Goodbye,
+}
+
+pub(super) enum ReplyTo {
+    Once(SyncSender<Reply>),
+    /// The connection that an exec is watched by, and where its number goes.
+    Watcher(UnixStream, SyncSender<u32>),
+}
+
+impl ReplyTo {
+    pub(super) fn send(self, reply: Reply) {
+        match self {
+            // Whoever does not wait any more has no use for it.
+            Self::Once(to) => drop(to.send(reply)),
+            Self::Watcher(stream, _) => say_last(&stream, &reply),
+        }
+    }
+}
+
+/// The last line of a connection.
+pub(super) fn say_last(stream: &UnixStream, reply: &Reply) {
+    let _ = send(stream, reply);
+    // Also ends the thread that reads from it.
+    let _ = stream.shutdown(Shutdown::Both);
+}
+
+/// Where letters are put in.
+#[derive(Clone)]
+pub(crate) struct Mailbox {
+    letters: Sender<Letter>,
+    wake: Arc<OwnedFd>,
+}
+
+/// Where they are taken out.
+pub(super) struct Post {
+    letters: Receiver<Letter>,
+    wake: Arc<OwnedFd>,
+}
+
+pub(super) fn mailbox() -> Result<(Mailbox, Post), EngineError> {
+    let failed = |errno: rustix::io::Errno| EngineError::Io { doing: "make a mailbox", source: errno.into() };
+    let wake = rustix::event::eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).map_err(failed)?;
+    let wake = Arc::new(wake);
+    let (sender, letters) = channel();
+    Ok((Mailbox { letters: sender, wake: wake.clone() }, Post { letters, wake }))
+}
+
+impl Post {
+    pub(super) fn wake(&self) -> BorrowedFd<'_> {
+        self.wake.as_fd()
+    }
+
+    /// All that have come; never waits.
+    pub(super) fn take(&self) -> Vec<Letter> {
+        let mut count = [0u8; 8];
+        let _ = rustix::io::read(&self.wake, &mut count);
+        self.letters.try_iter().collect()
+    }
+}
+
+impl Mailbox {
+    pub(super) fn put(&self, letter: Letter) -> Result<(), Gone> {
+        self.letters.send(letter).map_err(|_| Gone)?;
+        let _ = rustix::io::write(&self.wake, &1u64.to_ne_bytes());
+        Ok(())
+    }
+
+    /// Puts a question to the session and brings the answer. One that watches an exec stays until it is over.
+    pub(crate) fn deliver(&self, asked: Asked, connection: &mut Lines) -> Option<Reply> {
+        let watches = matches!(&asked.question, Question::Exec(exec) if !exec.detach);
+        match watches {
+            true => self.watch(asked, connection),
+            false => Some(self.ask(asked)),
+        }
+    }
+
+    fn ask(&self, asked: Asked) -> Reply {
+        let (reply, answer) = sync_channel(1);
+        match self.put(Letter::Asked(asked, ReplyTo::Once(reply))) {
+            Ok(()) => answer.recv_timeout(PATIENCE).unwrap_or_else(|_| Reply::Refused(Gone.to_string())),
+            Err(gone) => Reply::Refused(gone.to_string()),
+        }
+    }
+
+    fn watch(&self, asked: Asked, connection: &mut Lines) -> Option<Reply> {
+        let (number, started) = sync_channel(1);
+        let stream = match connection.stream().try_clone() {
+            Ok(stream) => stream,
+            Err(error) => return Some(Reply::Refused(error.to_string())),
+        };
+        if let Err(gone) = self.put(Letter::Asked(asked, ReplyTo::Watcher(stream, number))) {
+            return Some(Reply::Refused(gone.to_string()));
+        }
+        // Without a number it was refused, and the asker knows.
+        let exec = started.recv().ok()?;
+        while let Ok(Some(question)) = connection.next(None) {
+            self.put(Letter::About { exec, question }).ok()?;
+        }
+        let _ = self.put(Letter::Left { exec });
+        None
+    }
+}
+
+#[derive(Debug, thiserror::Error)]
+#[error("the session is ending, or did not answer in time")]
+pub(super) struct Gone;
+
+impl From<Gone> for io::Error {
+    fn from(gone: Gone) -> Self {
+        Self::new(io::ErrorKind::NotConnected, gone)
+    }
+}

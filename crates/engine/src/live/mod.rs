@@ -1,0 +1,27 @@
+//! Sessions that stay when their commands have ended, and the supervisor that holds them: one process a user,
+//! started by whoever needs it first, gone by itself when it holds nothing.
+//!
+//! ```text
+//! create ─▶ running ─(pause)──▶ paused ─(resume)──▶ running
+//!              │ └─(no exec for `idle`)─▶ idle-paused ─(exec)─▶ running
+//!              └─(kill, time over, or the last exec of an ephemeral one)─▶ ended: changes decided, trace sealed
+//! any state ─(the supervisor is killed)─▶ lost: the kernel ends the sandbox, the trace stays sound and incomplete
+//! ```
+//!
+//! A session is one thread, the one that launched its sandbox: the kernel ends the sandbox with that thread. All
+//! others only write to it. Nothing here hands a caller's descriptor inside: bytes are relayed, as for `run`.
+
+mod clock;
+mod commands;
+mod exec;
+mod find;
+mod holder;
+mod mail;
+mod operator;
+mod register;
+mod start;
+mod supervisor;
+
+pub use exec::{LiveExec, LiveOutcome};
+pub(crate) use mail::Mailbox;
+pub use supervisor::Log;

@@ -1,0 +1,229 @@
+//! The process that holds a user's sessions: takes orders for new ones, gives each a thread, and goes when there
+//! is nothing left to hold.
+
+use super::holder::{self, Opened};
+use super::mail::Letter;
+use super::operator::Operator;
+use super::{Mailbox, register};
+use crate::Engine;
+use crate::control::{Answers, Asked, Control, CreateAsked, Lines, Question, Reply};
+use crate::egress::make_room;
+use crate::error::EngineError;
+use cofferdam_model::{Changes, SessionId};
+use cofferdam_sys::descriptor;
+use cofferdam_sys::signal::Signals;
+use rustix::event::{PollFd, PollFlags, Timespec};
+use rustix::fs::FlockOperation;
+use rustix::io::Errno;
+use rustix::process::Signal;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs::{File, OpenOptions};
+use std::io::Write;
+use std::os::fd::AsFd;
+use std::os::unix::fs::OpenOptionsExt;
+use std::sync::mpsc::sync_channel;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+pub(super) const SOCKET: &str = "supervisor.sock";
+const LOCK: &str = "supervisor.lock";
+/// So long it waits for another order when it holds nothing.
+const QUIET: Duration = Duration::from_secs(30);
+/// How often it looks whether that is so.
+const LOOK: Duration = Duration::from_secs(1);
+
+/// A line for the log.
+pub type Log = Arc<dyn Fn(&str) + Send + Sync>;
+
+#[derive(Default)]
+struct Books {
+    sessions: BTreeMap<SessionId, Mailbox>,
+    names: BTreeSet<String>,
+    threads: Vec<JoinHandle<()>>,
+    /// Orders that are being carried out.
+    opening: usize,
+    /// No more orders.
+    closing: bool,
+}
+
+struct Supervisor {
+    engine: Engine,
+    books: Mutex<Books>,
+    log: Log,
+}
+
+impl Engine {
+    /// Holds sessions until there are none. Returns at once where another process does so already.
+    pub fn supervise(&self, log: Log) -> Result<(), EngineError> {
+        let failed = |source| EngineError::Io { doing: "become the supervisor", source };
+        leave_the_caller().map_err(|errno| failed(errno.into()))?;
+        let Some(_lock) = self.lock()? else { return Ok(()) };
+        let ending = [Signal::TERM, Signal::INT, Signal::HUP];
+        let signals = Signals::listen(&ending).map_err(|errno| failed(errno.into()))?;
+        make_room();
+        register::forget(&self.home);
+        self.housekeeping();
+        let engine = Engine { home: self.home.clone() };
+        let supervisor = Arc::new(Supervisor { engine, books: Mutex::default(), log });
+        let dir = self.home.live_dir().map_err(failed)?;
+        let control = Control::open_at(&dir, SOCKET, Arc::new(supervisor.clone())).map_err(failed)?;
+        supervisor.wait(&signals, &control)?;
+        drop(control);
+        supervisor.leave();
+        Ok(())
+    }
+
+    /// The lock goes with the process, however that ends.
+    fn lock(&self) -> Result<Option<File>, EngineError> {
+        let failed = |source| EngineError::Io { doing: "lock the supervisor's place", source };
+        let path = self.home.live_dir().map_err(failed)?.join(LOCK);
+        let mut file = OpenOptions::new()
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .mode(0o600)
+            .open(path)
+            .map_err(failed)?;
+        match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
+            Err(Errno::WOULDBLOCK) => return Ok(None),
+            other => other.map_err(|errno| failed(errno.into()))?,
+        }
+        // For people, and for who wants to signal it.
+        file.set_len(0).and_then(|()| writeln!(file, "{}", std::process::id())).map_err(failed)?;
+        Ok(Some(file))
+    }
+}
+
+/// Nothing of who started it stays with it.
+fn leave_the_caller() -> Result<(), Errno> {
+    descriptor::close_inherited()?;
+    // A process group's leader cannot; it is one only if someone types the command by hand.
+    let _ = rustix::process::setsid();
+    rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o022));
+    rustix::process::chdir("/")
+}
+
+impl Supervisor {
+    fn books(&self) -> MutexGuard<'_, Books> {
+        self.books.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Until it is told to go, or has held nothing for a while.
+    fn wait(&self, signals: &Signals, control: &Control) -> Result<(), EngineError> {
+        let mut quiet_since = Instant::now();
+        loop {
+            let mut set = [PollFd::from_borrowed_fd(signals.as_fd(), PollFlags::IN)];
+            let look = Timespec::try_from(LOOK).ok();
+            match rustix::event::poll(&mut set, look.as_ref()) {
+                Ok(0) | Err(Errno::INTR) => {}
+                Ok(_) => return Ok(()),
+                Err(errno) => return Err(EngineError::Io { doing: "wait for orders", source: errno.into() }),
+            }
+            let mut books = self.books();
+            books.threads.retain(|thread| !thread.is_finished());
+            if !books.sessions.is_empty() || books.opening > 0 || control.connections() > 0 {
+                quiet_since = Instant::now();
+            } else if quiet_since.elapsed() > QUIET {
+                // Decided with the books in hand: whoever comes now is not answered, and starts another.
+                books.closing = true;
+                return Ok(());
+            }
+        }
+    }
+
+    /// Ends every session in good order.
+    fn leave(&self) {
+        let mut books = self.books();
+        books.closing = true;
+        for mailbox in books.sessions.values() {
+            let _ = mailbox.put(Letter::Goodbye);
+        }
+        let threads = std::mem::take(&mut books.threads);
+        drop(books);
+        threads.into_iter().for_each(|thread| drop(thread.join()));
+    }
+
+    fn create(self: &Arc<Self>, asked: CreateAsked) -> Result<SessionId, Reply> {
+        let error = |error: EngineError| Reply::error(&error);
+        let operator = Operator::load(&self.engine.home).map_err(error)?;
+        asked.spec.check_place().map_err(|e| error(e.into()))?;
+        if asked.spec.changes == Changes::Ask {
+            return Err(error(EngineError::NobodyToAsk));
+        }
+        let name = asked.spec.live.name.clone();
+        self.reserve(name.as_deref(), &operator)?;
+        let (opened, told) = sync_channel::<Result<Opened, Reply>>(1);
+        let (this, named) = (self.clone(), name.clone());
+        let thread = std::thread::Builder::new().name("session".into()).spawn(move || {
+            let engine = Engine { home: this.engine.home.clone() };
+            let mut session = None;
+            let over = holder::hold(&engine, asked, operator, |result| {
+                if let Ok(opened) = &result {
+                    session = Some(opened.session.clone());
+                    this.books().sessions.insert(opened.session.clone(), opened.mailbox.clone());
+                }
+                let _ = opened.send(result);
+            });
+            if let (Err(error), Some(session)) = (&over.result, &session) {
+                (this.log)(&format!("session {session}: {error}"));
+            }
+            {
+                let mut books = this.books();
+                session.iter().for_each(|session| drop(books.sessions.remove(session)));
+                named.iter().for_each(|name| _ = books.names.remove(name));
+            }
+            // Last of all: who waited for the end may use its name again.
+            if let Some((to, reply)) = over.reply {
+                to.send(reply);
+            }
+        });
+        let result = match thread {
+            Ok(thread) => {
+                let result =
+                    told.recv().unwrap_or_else(|_| Err(Reply::Refused("it could not be made".into())));
+                self.books().threads.push(thread);
+                result
+            }
+            Err(source) => {
+                name.iter().for_each(|name| _ = self.books().names.remove(name));
+                Err(error(EngineError::Io { doing: "start a thread for the session", source }))
+            }
+        };
+        result.map(|opened| opened.session)
+    }
+
+    fn reserve(&self, name: Option<&str>, operator: &Operator) -> Result<(), Reply> {
+        let mut books = self.books();
+        if books.sessions.len() + books.opening > operator.most {
+            let most = operator.most;
+            return Err(Reply::Refused(format!(
+                "there are {most} sessions, and the operator allows no more: end one with `cofferdam session kill`"
+            )));
+        }
+        if name.is_some_and(|name| !books.names.insert(name.to_owned())) {
+            let name = name.unwrap_or_default();
+            return Err(Reply::Refused(format!("a session has the name `{name}` already: choose another")));
+        }
+        Ok(())
+    }
+}
+
+/// Shared by the threads that answer.
+impl Answers for Arc<Supervisor> {
+    fn answer(&self, asked: Asked, _: &mut Lines) -> Option<Reply> {
+        let Question::Create(create) = asked.question else {
+            return Some(Reply::Refused("the supervisor makes sessions: ask the session itself".into()));
+        };
+        {
+            let mut books = self.books();
+            if books.closing {
+                return None;
+            }
+            books.opening += 1;
+        }
+        let created = self.create(*create);
+        self.books().opening -= 1;
+        Some(created.map_or_else(|reply| reply, |session| Reply::Created { session }))
+    }
+}

@@ -1,0 +1,227 @@
+//! A session that stands: its sandbox, its trace, its egress and the socket by which people reach it. Whoever
+//! holds it starts commands in it and, once, closes it. It does not wait for anything: that is the relay's.
+
+use crate::control::Control;
+use crate::egress::Egress;
+use crate::environment::{self, Caller};
+use crate::error::EngineError;
+use crate::record::Recorder;
+use crate::relay::{Bounds, Ended, ExecId, Relay, Stdio};
+use crate::session::Decide;
+use cofferdam_guest::wire;
+use cofferdam_model::{
+    Body, BoxUser, Bytes, ChangeOp, Changes, ChangesDecided, EnforcementReport, ExecExited, ExecStarted,
+    Exit, FileChange, LimitHit, Profile, RawPath, SessionEnded, SessionId, SessionSpec, Span, Usage,
+};
+use cofferdam_runtime::{Committed, Identity, Sandbox};
+use cofferdam_store::Home;
+use std::collections::BTreeMap;
+use std::os::unix::ffi::OsStrExt;
+use std::path::PathBuf;
+use std::time::Instant;
+
+pub(crate) struct Standing {
+    pub(crate) home: Home,
+    pub(crate) session: SessionId,
+    pub(crate) recorder: Recorder,
+    pub(crate) workdir: PathBuf,
+    pub(crate) trace: PathBuf,
+    pub(crate) report: EnforcementReport,
+    pub(crate) caller: Caller,
+    // In the order in which they go if nobody closes the session: nobody is left inside who could send.
+    pub(crate) sandbox: Box<dyn Sandbox>,
+    pub(crate) egress: Option<Egress>,
+    pub(crate) control: Option<Control>,
+    pub(crate) began: Instant,
+}
+
+/// A command as it is asked for.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Command {
+    pub(crate) argv: Vec<String>,
+    /// On top of the session's own.
+    pub(crate) env: BTreeMap<String, String>,
+    /// Absent: the work dir.
+    pub(crate) cwd: Option<PathBuf>,
+    pub(crate) user: BoxUser,
+    pub(crate) tty: Option<wire::Size>,
+    pub(crate) timeout: Option<Span>,
+    pub(crate) output: Option<Bytes>,
+    /// How much of its output is passed on.
+    pub(crate) kept: Option<u64>,
+}
+
+/// How a session is to be closed.
+pub(crate) struct Closing<'a> {
+    pub(crate) exit: Exit,
+    pub(crate) usage: Usage,
+    pub(crate) changes: Changes,
+    /// Who says so, where it was not the spec.
+    pub(crate) by: Option<&'a str>,
+    pub(crate) decide: Decide<'a>,
+    /// What went wrong, if that is why.
+    pub(crate) error: Option<String>,
+}
+
+/// What is left of it.
+pub(crate) struct Closed {
+    pub(crate) usage: Usage,
+    pub(crate) changes: Vec<FileChange>,
+    pub(crate) decided: Option<ChangesDecided>,
+    pub(crate) limits: Vec<LimitHit>,
+}
+
+impl Standing {
+    /// Starts a command, on record before it runs.
+    pub(crate) fn start(
+        &self,
+        relay: &mut Relay,
+        spec: &SessionSpec,
+        command: &Command,
+        stdio: Stdio,
+    ) -> Result<(ExecId, u64), EngineError> {
+        let who = match command.user {
+            BoxUser::User => self.sandbox.identity(),
+            BoxUser::Root => Identity { name: "root".into(), uid: 0, gid: 0, ..self.sandbox.identity() },
+        };
+        let told = self.egress.as_ref().map_or(&[][..], |egress| &egress.variables);
+        let environment = match command.env.is_empty() {
+            true => environment::build(&spec.env, &who, &self.session, told, &self.caller),
+            false => {
+                let merged =
+                    spec.env.iter().chain(&command.env).map(|(n, v)| (n.clone(), v.clone())).collect();
+                environment::build(&merged, &who, &self.session, told, &self.caller)
+            }
+        };
+        let cwd = command.cwd.as_deref().unwrap_or(&self.workdir);
+        let exec = self.recorder.append(
+            None,
+            &Body::ExecStarted(ExecStarted {
+                argv: command.argv.clone(),
+                env: environment.names.clone(),
+                cwd: RawPath::from(cwd),
+                tty: command.tty.is_some(),
+                user: who.name.clone(),
+            }),
+        )?;
+        self.recorder.checkpoint()?;
+        let user = wire::User { uid: who.uid, gid: who.gid, groups: Vec::new() };
+        let request = wire::Exec {
+            argv: command.argv.iter().map(String::as_bytes).collect(),
+            env: environment.entries.iter().map(Vec::as_slice).collect(),
+            cwd: cwd.as_os_str().as_bytes(),
+            // Elsewhere the guest is that user already.
+            user: (spec.profile == Profile::Box).then_some(user),
+            tty: command.tty,
+            stdin: if stdio.stdin.is_some() { wire::Stdin::Piped } else { wire::Stdin::Null },
+        };
+        let timeout = command.timeout.map(|span| span.0);
+        let bounds = Bounds {
+            deadline: timeout.map(|after| Instant::now() + after),
+            timeout: timeout.unwrap_or_default(),
+            output: command.output.map(|bytes| bytes.0),
+            kept: command.kept,
+        };
+        let started = relay.start(&request, exec, bounds, stdio);
+        if started.is_err() {
+            let body = ExecExited { exit: Exit::Code(125), usage: Usage::default() };
+            self.recorder.append(Some(exec), &Body::ExecExited(body))?;
+        }
+        Ok((started?, exec))
+    }
+
+    /// Puts on record how a command ended.
+    pub(crate) fn ended(&self, exec: u64, ended: Ended) -> Result<(Exit, Usage), EngineError> {
+        let Ended { exit, usage, outputs, .. } = ended;
+        for (stream, captured) in outputs {
+            self.recorder.output(exec, stream, captured)?;
+        }
+        let told = *exit.as_ref().unwrap_or(&Exit::Code(125));
+        self.recorder.append(Some(exec), &Body::ExecExited(ExecExited { exit: told, usage }))?;
+        Ok((exit?, usage))
+    }
+
+    /// Ends everything inside, decides what becomes of changes, and seals the trace.
+    pub(crate) fn close(mut self, closing: Closing<'_>) -> Result<Closed, EngineError> {
+        let finished = self.sandbox.finish()?;
+        // Nobody is left inside who could send; what was under way is cut and told.
+        self.egress = None;
+        self.control = None;
+        for hit in &finished.limits {
+            self.recorder.append(None, &Body::Limit(hit.clone()))?;
+        }
+        let peak_memory = finished.usage.peak_memory.max(closing.usage.peak_memory);
+        let usage = Usage { peak_memory, ..closing.usage };
+        let Closing { exit, changes, by, decide, error, .. } = closing;
+        let decided = self
+            .sandbox
+            .changes()
+            .map_err(EngineError::from)
+            .and_then(|found| Ok((self.decide(changes, by, decide, &found)?, found)));
+        let (decided, changes) = match decided {
+            Ok(decided) => decided,
+            Err(error) => return Err(self.fail(error, usage)),
+        };
+        // Everything of the sandbox is gone before the trace says that the session has ended.
+        drop(self.sandbox);
+        let usage = Usage { wall_us: self.began.elapsed().as_micros() as u64, ..usage };
+        seal(&self.recorder, exit, usage, error)?;
+        Ok(Closed { usage, changes, decided, limits: finished.limits })
+    }
+
+    /// Ends it because of an error, which comes back; one of the trace's own comes before all others.
+    pub(crate) fn fail(self, error: EngineError, usage: Usage) -> EngineError {
+        drop((self.sandbox, self.egress, self.control));
+        match seal(&self.recorder, Exit::Code(125), usage, Some(error.to_string())) {
+            Ok(()) => error,
+            Err(unwritten) => unwritten,
+        }
+    }
+
+    /// Records every change, then keeps or drops them all.
+    fn decide(
+        &mut self,
+        asked: Changes,
+        by: Option<&str>,
+        decide: Decide<'_>,
+        changes: &[FileChange],
+    ) -> Result<Option<ChangesDecided>, EngineError> {
+        if changes.is_empty() {
+            return Ok(None);
+        }
+        for change in changes {
+            self.recorder.append(None, &Body::FileChanged(change.clone()))?;
+        }
+        // Signed before the host is touched: what is about to happen is on record.
+        self.recorder.checkpoint()?;
+        let (keep, by) = match asked {
+            Changes::Keep => (true, by.unwrap_or("spec")),
+            Changes::Discard => (false, by.unwrap_or("spec")),
+            Changes::Ask => (decide(changes), "person"),
+        };
+        let committed = if keep { self.sandbox.commit()? } else { Committed::default() };
+        let count = |op: ChangeOp| changes.iter().filter(|c| c.op == op).count() as u64;
+        let decided = ChangesDecided {
+            kept: keep,
+            by: by.into(),
+            created: count(ChangeOp::Created),
+            modified: count(ChangeOp::Modified),
+            renamed: count(ChangeOp::Renamed),
+            deleted: count(ChangeOp::Deleted),
+            skipped: committed.skipped,
+        };
+        self.recorder.append(None, &Body::ChangesDecided(decided.clone()))?;
+        Ok(Some(decided))
+    }
+}
+
+/// The last words of a trace.
+pub(crate) fn seal(
+    recorder: &Recorder,
+    exit: Exit,
+    usage: Usage,
+    error: Option<String>,
+) -> Result<(), EngineError> {
+    recorder.append(None, &Body::SessionEnded(SessionEnded { exit, usage, error }))?;
+    recorder.seal()
+}
