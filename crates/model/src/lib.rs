@@ -15,6 +15,7 @@ mod quantity;
 mod record;
 mod run;
 mod spec;
+mod tap;
 mod tier;
 mod wide;
 
@@ -39,4 +40,5 @@ pub use spec::{
     BoxUser, Changes, Isolation, LayerPlace, Limits, Mount, MountError, Profile, SessionSpec, SpecError,
     UserMode, Weakness,
 };
+pub use tap::{Next, Outgoing, Reply, Stop, Tap, Watcher};
 pub use tier::{Tier, TierError};

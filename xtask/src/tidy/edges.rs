@@ -15,6 +15,8 @@ const MAY_USE: &[(&str, &[&str])] = &[
     // It tells what it decided through a trait of `model`: it does not know that there is a trace.
     ("egress", &["model", "policy", "vault"]),
     ("trace", &["model", "seal"]),
+    // It is handed traffic through traits of `model`: it does not know that there is a proxy.
+    ("intercept", &["model", "policy"]),
     // Pure functions over reduced runs: it does not know that a trace, a sandbox or a proxy exists.
     ("compare", &["model", "policy"]),
     // `seal` for the keys it keeps.
@@ -32,6 +34,8 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "policy",
             "vault",
             "egress",
+            "intercept",
+            "compare",
             "trace",
             "store",
             "runtime",
