@@ -59,6 +59,11 @@ pub(crate) const PEERS: &[Need] = &[
     extra("ripgrep", "rg", "srt needs it"),
 ];
 
+pub(crate) const EGRESS_PEERS: &[Need] = &[
+    extra("squid-openssl", "squid", "a peer"),
+    extra("python3-venv", "python3", "installs the peer mitmproxy"),
+];
+
 /// How this user can install.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Means {

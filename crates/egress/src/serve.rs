@@ -11,7 +11,7 @@ use crate::rules::Rules;
 use crate::session::{Config, ControlError, Session, Stats};
 use crate::stream::{Accepted, Door};
 use cofferdam_model::{Body, Ending, NameAsked, StrayPacket};
-use cofferdam_policy::{Action, Effect, Notice};
+use cofferdam_policy::{Effect, Notice};
 use cofferdam_vault::Plain;
 use std::io;
 use std::net::{SocketAddr, TcpListener, UdpSocket};
@@ -213,10 +213,7 @@ impl Drop for Handle {
 
 impl Tap for Session {
     fn knows(&self, name: &str) -> bool {
-        let rules = self.rules.load();
-        let asked = Question::tunnel(cofferdam_model::Via::Transparent, name, 443, None);
-        let explained = rules.policy().explain(&Action::Http(*asked.http()));
-        explained.candidates.iter().any(|candidate| candidate.effect != Effect::Deny)
+        self.rules.load().policy().knows(name)
     }
 
     fn query(&self, query: Query) {

@@ -83,6 +83,13 @@ impl Policy {
         wants
     }
 
+    /// Whether any request to this host could be allowed, or held, whatever else it says. Most names that are asked
+    /// for are not, and this is the cheapest way to know.
+    pub fn knows(&self, host: &str) -> bool {
+        let Ok(host) = canonical(host) else { return false };
+        !self.layers.is_empty() && self.layers.iter().all(|layer| layer.knows(&host))
+    }
+
     /// The names of all rules, the floor's first.
     pub fn rules(&self) -> impl Iterator<Item = &Arc<RuleName>> {
         self.layers.iter().flat_map(|layer| &layer.document.rules).map(|rule| &rule.name)
@@ -164,6 +171,15 @@ impl Layer {
             }
         }
         Self { document, hosts, others }
+    }
+
+    fn knows(&self, host: &str) -> bool {
+        let mut knows = false;
+        self.hosts.each(host, |number| {
+            let rule = self.document.rules.get(number as usize);
+            knows = knows || rule.is_some_and(|rule| rule.name.effect != Effect::Deny);
+        });
+        knows
     }
 
     /// Calls for each rule that could concern the action.

@@ -3,6 +3,7 @@
 
 mod append;
 mod contenders;
+mod egress;
 mod memory;
 mod oci;
 mod output;
@@ -25,6 +26,8 @@ pub(crate) enum Bench {
     Start(Start),
     /// What keeping and dropping 1,000 changed files costs, beside `cp -a`
     Tx(tx::Tx),
+    /// What our proxy costs beside others, and what a body, a stream and an idle tunnel cost
+    Egress(egress::Egress),
 }
 
 #[derive(clap::Args)]
@@ -53,6 +56,7 @@ pub(crate) fn main(bench: &Bench) -> crate::Outcome {
     let args = match bench {
         Bench::Start(args) => args,
         Bench::Tx(args) => return tx::main(args),
+        Bench::Egress(args) => return egress::main(args),
     };
     if args.install_peers {
         install_peers()?;

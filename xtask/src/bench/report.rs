@@ -68,7 +68,7 @@ pub(crate) struct Goal {
 }
 
 /// An upper bound; the whole interval has to lie on one side of it.
-fn at_most(bound: f64, seen: Option<Estimate>) -> Judgement {
+pub(crate) fn at_most(bound: f64, seen: Option<Estimate>) -> Judgement {
     match seen {
         Some(seen) if seen.high <= bound => Judgement::Holds,
         Some(seen) if seen.low > bound => Judgement::DoesNotHold,
@@ -171,7 +171,7 @@ fn times(Estimate { value, low, high }: &Estimate) -> String {
     format!("{value:.2} ({low:.2} to {high:.2})")
 }
 
-fn clipped(text: &str, width: usize) -> String {
+pub(crate) fn clipped(text: &str, width: usize) -> String {
     if text.chars().count() <= width {
         return text.to_owned();
     }

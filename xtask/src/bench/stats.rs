@@ -54,14 +54,27 @@ pub(crate) fn summary(samples: &[f64]) -> Option<Summary> {
     })
 }
 
+/// The median, with the interval of its resamples.
+pub(crate) fn middle(samples: &[f64], rng: &mut Rng) -> Option<Estimate> {
+    estimated(median(samples)?, rng, |rng| median(&resample(samples, rng)))
+}
+
+/// By how much the median of `ours` is above that of `theirs`.
+pub(crate) fn difference(ours: &[f64], theirs: &[f64], rng: &mut Rng) -> Option<Estimate> {
+    let value = median(ours)? - median(theirs)?;
+    estimated(value, rng, |rng| Some(median(&resample(ours, rng))? - median(&resample(theirs, rng))?))
+}
+
+fn estimated(value: f64, rng: &mut Rng, mut draw: impl FnMut(&mut Rng) -> Option<f64>) -> Option<Estimate> {
+    let drawn: Vec<_> = (0..RESAMPLES).filter_map(|_| draw(rng)).collect();
+    Some(Estimate { value, low: quantile(&drawn, 0.025)?, high: quantile(&drawn, 0.975)? })
+}
+
 /// How many times `ours` the median of `theirs` is contained in the median of `ours`, with the interval of a
 /// bootstrap that draws both sides anew.
 pub(crate) fn ratio(ours: &[f64], theirs: &[f64], rng: &mut Rng) -> Option<Estimate> {
     let value = median(ours)? / median(theirs)?;
-    let drawn: Vec<_> = (0..RESAMPLES)
-        .filter_map(|_| Some(median(&resample(ours, rng))? / median(&resample(theirs, rng))?))
-        .collect();
-    Some(Estimate { value, low: quantile(&drawn, 0.025)?, high: quantile(&drawn, 0.975)? })
+    estimated(value, rng, |rng| Some(median(&resample(ours, rng))? / median(&resample(theirs, rng))?))
 }
 
 fn resample(samples: &[f64], rng: &mut Rng) -> Vec<f64> {
@@ -99,6 +112,15 @@ mod tests {
         let unsure = ratio(&ours[..5], &theirs[..5], &mut rng).unwrap();
         assert!(unsure.high - unsure.low > sure.high - sure.low);
         assert_eq!(ratio(&[], &theirs, &mut rng), None);
+    }
+
+    #[test]
+    fn a_difference_and_a_middle_know_it_too() {
+        let mut rng = Rng::with_seed(1);
+        let added = difference(&[2.0, 2.1, 2.2], &[1.0, 1.1, 1.2], &mut rng).unwrap();
+        assert!(added.low >= 0.79 && (added.value - 1.0).abs() < 1e-9 && added.high <= 1.21, "{added:?}");
+        assert_eq!(middle(&[3.0], &mut rng), Some(Estimate::exact(3.0)));
+        assert_eq!(middle(&[], &mut rng), None);
     }
 
     #[test]

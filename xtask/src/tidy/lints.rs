@@ -1,5 +1,6 @@
 //! Every crate has the workspace's lints: by taking them, or by repeating them beside lints of its own. `sys`
-//! alone lacks one, because `unsafe_code` is forbidden in the others and `forbid` cannot be lifted.
+//! alone lacks one, because `unsafe_code` is forbidden in the others and `forbid` cannot be lifted. The programs
+//! of `bench/` are nobody's part: they measure, print, and may stop at the first surprise.
 
 use super::Violation;
 use super::tree::{Tree, short};
@@ -16,7 +17,8 @@ pub(crate) fn check(tree: &Tree) -> Vec<Violation> {
             "has no `[workspace.lints]`: they are part of the invariants",
         )];
     };
-    let manifests = tree.files.iter().filter(|f| f.path.ends_with("/Cargo.toml"));
+    let manifests =
+        tree.files.iter().filter(|f| f.path.ends_with("/Cargo.toml") && !f.path.starts_with("bench/"));
     let lacking = manifests.filter_map(|file| {
         let manifest: Table = file.text.parse().ok()?;
         let name = short(manifest.get("package")?.get("name")?.as_str()?);
@@ -62,6 +64,10 @@ mod tests {
         );
         let all = "crates/a/Cargo.toml:1: lacks lints of the workspace: unsafe_code, unused_must_use";
         check("seal", "", &[all]);
+        assert_eq!(
+            said(super::check, &[WORKSPACE, ("bench/a/Cargo.toml", "[package]\nname = \"a\"")]),
+            [""; 0]
+        );
         check("seal", "[lints.rust]\nunsafe_code = \"deny\"\nunused_must_use = \"warn\"", &[all]);
     }
 

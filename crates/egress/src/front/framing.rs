@@ -1,6 +1,7 @@
 //! What a head of HTTP/1 must look like, byte for byte, before a lenient parser sees it. Two readers must
 //! not be able to disagree about where a request ends: whatever could make them is refused, not repaired.
 
+use std::mem::MaybeUninit;
 use thiserror::Error;
 
 /// The largest head, and the most fields in one.
@@ -60,9 +61,9 @@ pub(crate) fn check_head(head: &[u8]) -> Result<Framing, Malformed> {
     if head.starts_with(b"\r") {
         return Err(Malformed::Syntax);
     }
-    let mut fields = [httparse::EMPTY_HEADER; MAX_FIELDS];
-    let mut request = httparse::Request::new(&mut fields);
-    match request.parse(head) {
+    let mut fields = [const { MaybeUninit::uninit() }; MAX_FIELDS];
+    let mut request = httparse::Request::new(&mut []);
+    match request.parse_with_uninit_headers(head, &mut fields) {
         Ok(httparse::Status::Complete(len)) if len == head.len() => {}
         Err(httparse::Error::TooManyHeaders) => return Err(Malformed::TooLarge),
         Err(httparse::Error::Version) => return Err(Malformed::Version),

@@ -70,75 +70,25 @@ impl<T> Gate<T> {
 
     /// Judges what is held as far as it goes.
     fn judge(&mut self) {
-        while self.passed < self.held.len() {
-            match self.step() {
-                Ok(true) => {}
-                Ok(false) => return,
-                Err(why) => return self.refuse(why),
-            }
+        let (passed, verdict) = self.state.advance(&self.held[self.passed..]);
+        self.passed += passed;
+        if let Err(why) = verdict {
+            self.refuse(why);
         }
     }
 
-    /// One step, or false if it needs more bytes.
-    fn step(&mut self) -> Result<bool, Malformed> {
-        let rest = &self.held[self.passed..];
-        match &mut self.state {
-            State::Head { seen } => {
-                let from = seen.saturating_sub(3);
-                let Some(end) = memchr::memmem::find(&rest[from..], b"\r\n\r\n") else {
-                    return head_may_go_on(rest, seen);
-                };
-                let head = &rest[..from + end + 4];
-                if head.len() > MAX_HEAD {
-                    return Err(Malformed::TooLarge);
-                }
-                self.state = match check_head(head)? {
-                    Framing::Length(0) => State::Head { seen: 0 },
-                    Framing::Length(left) => State::Data { left, chunked: false },
-                    Framing::Chunked => State::ChunkSize,
-                };
-                self.passed += head.len();
-            }
-            State::Data { left, chunked } => {
-                let n = (*left).min(rest.len() as u64);
-                *left -= n;
-                self.passed += n as usize;
-                if *left == 0 {
-                    self.state = if *chunked { State::ChunkEnd } else { State::Head { seen: 0 } };
-                }
-            }
-            State::ChunkSize => {
-                let Some(line) = line(rest)? else { return Ok(false) };
-                self.state = match chunk_size(line)? {
-                    0 => State::Trailers { total: 0 },
-                    left => State::Data { left, chunked: true },
-                };
-                self.passed += line.len();
-            }
-            State::ChunkEnd => {
-                let Some(line) = line(rest)? else { return Ok(false) };
-                if line != b"\r\n" {
-                    return Err(Malformed::Chunk);
-                }
-                self.state = State::ChunkSize;
-                self.passed += line.len();
-            }
-            State::Trailers { total } => {
-                let Some(line) = line(rest)? else { return Ok(false) };
-                *total += line.len();
-                if *total > MAX_HEAD {
-                    return Err(Malformed::TooLarge);
-                }
-                self.passed += line.len();
-                if line == b"\r\n" {
-                    self.state = State::Head { seen: 0 };
-                } else {
-                    check_trailer(line)?;
-                }
-            }
-            State::Refused { .. } | State::Broken => return Ok(false),
+    /// Judges what was read straight into the reader's buffer from `start` on; nearly always all of it stays
+    /// there. The rest is held back.
+    fn judge_in_place(&mut self, to: &mut ReadBuf<'_>, start: usize) {
+        let fresh = &to.filled()[start..];
+        let (passed, verdict) = self.state.advance(fresh);
+        if passed < fresh.len() {
+            self.held.extend_from_slice(&fresh[passed..]);
+            to.set_filled(start + passed);
         }
-        Ok(true)
+        if let Err(why) = verdict {
+            self.refuse(why);
+        }
     }
 
     fn refuse(&mut self, why: Malformed) {
@@ -159,8 +109,83 @@ impl<T> Gate<T> {
     }
 }
 
-/// A head that is not complete yet: false to wait for more, or refused for what is there.
-fn head_may_go_on(rest: &[u8], seen: &mut usize) -> Result<bool, Malformed> {
+impl State {
+    /// Goes through these bytes and says how many of them may pass, and whether what follows is refused.
+    fn advance(&mut self, bytes: &[u8]) -> (usize, Result<(), Malformed>) {
+        let mut passed = 0;
+        while passed < bytes.len() {
+            match self.step(&bytes[passed..]) {
+                Ok(0) => break,
+                Ok(n) => passed += n,
+                Err(why) => return (passed, Err(why)),
+            }
+        }
+        (passed, Ok(()))
+    }
+
+    /// One step over the bytes it returns, or none if it needs more.
+    fn step(&mut self, rest: &[u8]) -> Result<usize, Malformed> {
+        match self {
+            State::Head { seen } => {
+                let from = seen.saturating_sub(3);
+                let Some(end) = memchr::memmem::find(&rest[from..], b"\r\n\r\n") else {
+                    return head_may_go_on(rest, seen);
+                };
+                let head = &rest[..from + end + 4];
+                if head.len() > MAX_HEAD {
+                    return Err(Malformed::TooLarge);
+                }
+                *self = match check_head(head)? {
+                    Framing::Length(0) => State::Head { seen: 0 },
+                    Framing::Length(left) => State::Data { left, chunked: false },
+                    Framing::Chunked => State::ChunkSize,
+                };
+                Ok(head.len())
+            }
+            State::Data { left, chunked } => {
+                let n = (*left).min(rest.len() as u64);
+                *left -= n;
+                if *left == 0 {
+                    *self = if *chunked { State::ChunkEnd } else { State::Head { seen: 0 } };
+                }
+                Ok(n as usize)
+            }
+            State::ChunkSize => {
+                let Some(line) = line(rest)? else { return Ok(0) };
+                *self = match chunk_size(line)? {
+                    0 => State::Trailers { total: 0 },
+                    left => State::Data { left, chunked: true },
+                };
+                Ok(line.len())
+            }
+            State::ChunkEnd => {
+                let Some(line) = line(rest)? else { return Ok(0) };
+                if line != b"\r\n" {
+                    return Err(Malformed::Chunk);
+                }
+                *self = State::ChunkSize;
+                Ok(line.len())
+            }
+            State::Trailers { total } => {
+                let Some(line) = line(rest)? else { return Ok(0) };
+                *total += line.len();
+                if *total > MAX_HEAD {
+                    return Err(Malformed::TooLarge);
+                }
+                if line == b"\r\n" {
+                    *self = State::Head { seen: 0 };
+                } else {
+                    check_trailer(line)?;
+                }
+                Ok(line.len())
+            }
+            State::Refused { .. } | State::Broken => Ok(0),
+        }
+    }
+}
+
+/// A head that is not complete yet: wait for more, or refused for what is there.
+fn head_may_go_on(rest: &[u8], seen: &mut usize) -> Result<usize, Malformed> {
     let is_bare = |at: usize| rest[at] == b'\n' && (at == 0 || rest[at - 1] != b'\r');
     if memchr::memchr_iter(b'\n', &rest[*seen..]).any(|at| is_bare(at + *seen)) {
         return Err(Malformed::LineEnd);
@@ -169,7 +194,7 @@ fn head_may_go_on(rest: &[u8], seen: &mut usize) -> Result<bool, Malformed> {
         return Err(Malformed::TooLarge);
     }
     *seen = rest.len();
-    Ok(false)
+    Ok(0)
 }
 
 fn line(rest: &[u8]) -> Result<Option<&[u8]>, Malformed> {
@@ -213,13 +238,16 @@ impl<T: AsyncRead + Unpin> AsyncRead for Gate<T> {
                     }
                     *drained += n;
                 }
-                State::Data { left, chunked } if this.held.is_empty() => {
-                    let n = ready!(straight_through(&mut this.inner, cx, to, *left))?;
-                    *left -= n;
-                    if *left == 0 {
-                        this.state = if *chunked { State::ChunkEnd } else { State::Head { seen: 0 } };
+                _ if this.held.is_empty() => {
+                    let start = to.filled().len();
+                    ready!(Pin::new(&mut this.inner).poll_read(cx, to))?;
+                    if to.filled().len() == start {
+                        return Poll::Ready(Ok(()));
                     }
-                    return Poll::Ready(Ok(()));
+                    this.judge_in_place(to, start);
+                    if to.filled().len() > start {
+                        return Poll::Ready(Ok(()));
+                    }
                 }
                 _ => {
                     if ready!(fill(&mut this.inner, cx, &mut this.held))? == 0 {
@@ -230,21 +258,6 @@ impl<T: AsyncRead + Unpin> AsyncRead for Gate<T> {
             }
         }
     }
-}
-
-/// Bytes of a body go to the reader without being copied on the way.
-fn straight_through<T: AsyncRead + Unpin>(
-    inner: &mut T,
-    cx: &mut Context<'_>,
-    to: &mut ReadBuf<'_>,
-    left: u64,
-) -> Poll<io::Result<u64>> {
-    let most = usize::try_from(left).unwrap_or(usize::MAX);
-    let mut part = ReadBuf::new(to.initialize_unfilled_to(to.remaining().min(most)));
-    ready!(Pin::new(inner).poll_read(cx, &mut part))?;
-    let n = part.filled().len();
-    to.advance(n);
-    Poll::Ready(Ok(n as u64))
 }
 
 fn fill<T: AsyncRead + Unpin>(

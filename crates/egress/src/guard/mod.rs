@@ -15,7 +15,6 @@ use crate::scrub::coding::Decoder;
 use bytes::Bytes;
 use cofferdam_policy::{Class, GuardAction};
 use http::HeaderMap;
-use regex_automata::hybrid::dfa::Cache;
 use shapes::CARD;
 use std::sync::Arc;
 use stream::{LOOK_BACK, SHAPED};
@@ -59,7 +58,6 @@ pub struct Guard {
     known: Vec<Arc<str>>,
     /// A compressed body is read, and sent as it came.
     decoder: Option<Box<Decoder>>,
-    cache: Option<Box<Cache>>,
     /// The last bytes that left, to tell where a word begins.
     before: Vec<u8>,
     held: Vec<u8>,
@@ -81,7 +79,7 @@ impl Guard {
         }
         let decoder = Decoder::of(headers)?;
         let (before, held) = (Vec::new(), Vec::new());
-        Ok(Some(Self { actions, known, decoder, cache: None, before, held, offset: 0 }))
+        Ok(Some(Self { actions, known, decoder, before, held, offset: 0 }))
     }
 
     pub fn push(&mut self, chunk: Bytes) -> Result<Passed, CodingError> {
@@ -137,8 +135,7 @@ impl Guard {
     fn look(&mut self, text: &[u8], last: bool) -> (Vec<Finding>, usize) {
         // Without its table a guard that lets pass would be one that fails open.
         let Some(shaped) = SHAPED.as_ref() else { return (Vec::new(), 0) };
-        let cache = self.cache.get_or_insert_with(|| Box::new(shaped.cache()));
-        let (spans, mut certain) = shaped.scan(cache, &self.before, text, last);
+        let (spans, mut certain) = shaped.scan(&self.before, text, last);
         let shapes = spans.iter().map(|s| (s.shape.name, s.shape.class, s.shape.reason, s.start, s.end));
         let mut findings: Vec<_> = shapes.filter_map(|found| self.finding(found)).collect();
         if self.action(Class::Payment).is_some() {

@@ -5,6 +5,7 @@ use super::{card, random};
 use crate::forms::Finder;
 use aho_corasick::{AhoCorasick, MatchKind};
 use regex_automata::hybrid::dfa::{Cache, DFA};
+use regex_automata::util::pool::Pool;
 use regex_automata::{Anchored, Input, MatchKind as DfaMatchKind, util::syntax};
 use std::sync::LazyLock;
 
@@ -21,6 +22,8 @@ pub(super) struct Shaped {
     /// Tells where a literal may be under way at the end of a text.
     starts: Finder,
     expressions: DFA,
+    /// The states that the expressions were found to have: worked out once, not again for every body.
+    caches: Pool<Cache, Box<dyn Fn() -> Cache + Send + Sync>>,
 }
 
 /// One match, by its place in the text.
@@ -52,21 +55,13 @@ impl Shaped {
             .ok()?;
         let starts = Finder::new(&literals);
         let literals = AhoCorasick::builder().match_kind(MatchKind::LeftmostLongest).build(&literals).ok()?;
-        Some(Self { literals, starts, expressions })
-    }
-
-    pub(super) fn cache(&self) -> Cache {
-        self.expressions.create_cache()
+        let another = expressions.clone();
+        let caches: Box<dyn Fn() -> Cache + Send + Sync> = Box::new(move || another.create_cache());
+        Some(Self { literals, starts, expressions, caches: Pool::new(caches) })
     }
 
     /// All matches that are certain, and how much of the text is. `before` is what stood before it.
-    pub(super) fn scan(
-        &self,
-        cache: &mut Cache,
-        before: &[u8],
-        text: &[u8],
-        last: bool,
-    ) -> (Vec<Span>, usize) {
+    pub(super) fn scan(&self, before: &[u8], text: &[u8], last: bool) -> (Vec<Span>, usize) {
         let mut spans: Vec<Span> = Vec::new();
         let (mut from, mut taken) = (0, 0);
         let mut token = Token::default();
@@ -76,7 +71,7 @@ impl Shaped {
             from = start + 1;
             let hopeless =
                 text.get(literal.range()) == Some(JWT.0.as_bytes()) && !token.may_start(text, start);
-            match if hopeless { Walk::Nothing } else { self.walk(cache, text, start, last) } {
+            match if hopeless { Walk::Nothing } else { self.walk(text, start, last) } {
                 Walk::Nothing => {}
                 Walk::Open => {
                     certain = start;
@@ -95,7 +90,8 @@ impl Shaped {
     }
 
     /// The longest match of any shape that starts here.
-    fn walk(&self, cache: &mut Cache, text: &[u8], start: usize, last: bool) -> Walk {
+    fn walk(&self, text: &[u8], start: usize, last: bool) -> Walk {
+        let cache = &mut *self.caches.get();
         let input = Input::new(text).range(start..).anchored(Anchored::Yes);
         let Ok(mut state) = self.expressions.start_state_forward(cache, &input) else { return Walk::Nothing };
         let mut found = Walk::Nothing;

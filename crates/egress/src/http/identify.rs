@@ -65,10 +65,10 @@ pub(crate) fn host_of(text: &str) -> Result<Arc<str>, Failure> {
 /// Finds the target and takes the authority out of the head, so that the target is the only place it stands.
 pub(crate) fn identify(bound: Option<&Target>, head: &mut Parts) -> Result<Target, Failure> {
     method_is_plain(&head.method, head.uri.path())?;
-    let named = names(head)?;
     let target = match bound {
-        Some(bound) => within(bound, named, &head.uri)?,
-        None => free(named, &head.uri)?,
+        Some(bound) if repeats(bound, head) => bound.clone(),
+        Some(bound) => within(bound, names(head)?, &head.uri)?,
+        None => free(names(head)?, &head.uri)?,
     };
     let path = match head.uri.path_and_query() {
         Some(path) => path.clone(),
@@ -89,6 +89,16 @@ fn method_is_plain(method: &Method, path: &str) -> Result<(), Failure> {
         "TRACE" | "TRACK" | "CONNECT" => Err(Failure::Method(method.clone())),
         _ => Ok(()),
     }
+}
+
+/// Whether the request names its connection's destination letter for letter, as nearly all do: the canonical name
+/// is its own canonical form, so nothing is left to be read.
+fn repeats(bound: &Target, head: &Parts) -> bool {
+    let field = host_field(&head.headers).ok().flatten().and_then(|text| split_port(text).ok());
+    let is_bound = |(host, port): (&str, Option<u16>)| {
+        *host == *bound.host && port.is_none_or(|port| port == bound.port)
+    };
+    head.uri.authority().is_none() && head.uri.scheme().is_none() && field.is_some_and(is_bound)
 }
 
 /// The host and port the request itself names.

@@ -9,8 +9,12 @@ use crate::rules::Rules;
 use crate::session::Session;
 use crate::swap::{BodyPlan, Destination, Used};
 use cofferdam_policy::{Class, GuardAction};
+use http::Version;
 use http::header::{self, HeaderValue};
 use http::request::Parts;
+
+/// Bodies up to this size come with their head, or right behind it.
+const SMALL: u64 = 16 << 10;
 
 pub(super) struct Preparing<'a> {
     pub(super) session: &'a Session,
@@ -39,8 +43,8 @@ pub(super) async fn prepare(this: Preparing<'_>) -> Result<Prepared, Failure> {
     }
     let plan = session.coffer.request_body(&to, head)?;
     let guard = guard(session, rules, to.host, head, upgrade)?;
-    let must_wait = guard.is_some() && holds(rules, to.host) && upgrade.is_none();
-    if must_wait || matches!(plan, BodyPlan::Swap(_)) {
+    let must_wait = (guard.is_some() && holds(rules, to.host)) || is_small(head, payload);
+    if (must_wait && upgrade.is_none()) || matches!(plan, BodyPlan::Swap(_)) {
         payload.collect(session.limits.body).await?;
     }
     let (scan, swap) = match plan {
@@ -62,6 +66,12 @@ pub(super) async fn prepare(this: Preparing<'_>) -> Result<Prepared, Failure> {
     }
     head.headers.insert(header::CONTENT_LENGTH, HeaderValue::from(bytes.len()));
     Ok(Prepared { used, filter: None, noticed: outgoing.noticed, doubt: outgoing.doubt })
+}
+
+/// Goes out with its head, in one piece, and where it is refused nothing of it has gone. Only a body whose length
+/// is its end: over HTTP/2 there may be trailers.
+fn is_small(head: &Parts, payload: &Payload) -> bool {
+    head.version <= Version::HTTP_11 && payload.facts().1.is_some_and(|length| length <= SMALL)
 }
 
 /// None where every class may pass, and for protocols whose bytes cannot be held back for a look.

@@ -31,6 +31,24 @@ fn both_must_allow() {
 }
 
 #[test]
+fn a_name_is_known_where_every_layer_could_let_something_through() {
+    let floor = policy(&rule("floor", "allow", "host = [\"a.com\", \"*.b.com\", \"c.com\"]"));
+    let upper = policy(&format!(
+        "{}{}{}",
+        rule("ask", "review", "host = \"A.com\"\npaths = \"/x\""),
+        rule("all", "allow", "host = \"*.b.com\"\nwhen = \"request.method == 'GET'\""),
+        rule("no", "deny", "host = [\"a.com\", \"c.com\"]"),
+    ));
+    let both = Policy::layer(&floor, &upper);
+    for (host, expected) in
+        [("a.com", true), ("A.COM.", true), ("x.b.com", true), ("b.com", false), ("c.com", false), ("", false)]
+    {
+        assert_eq!(both.knows(host), expected, "{host}");
+    }
+    assert!(floor.knows("c.com") && !policy("").knows("a.com"));
+}
+
+#[test]
 fn a_layer_sees_less_and_never_more() {
     let floor = policy("[tls]\npass_through = [\"*.pinned.com\"]\n[guard]\njwt = \"deny\"");
     let upper = policy(
