@@ -13,6 +13,8 @@ pub(super) struct Agent {
     /// Where it thinks; the first is what it cannot do without, unless it takes any.
     services: &'static [&'static str],
     any_model: bool,
+    /// Where it reads a service's key from a variable of its own.
+    reads: &'static [(&'static str, &'static str)],
     /// Files of a work dir in which it was used before.
     traces: &'static [&'static str],
 }
@@ -25,6 +27,7 @@ const AGENTS: &[Agent] = &[
         program: "claude",
         services: &["anthropic"],
         any_model: false,
+        reads: &[],
         traces: &["CLAUDE.md", ".claude"],
     },
     Agent {
@@ -34,6 +37,8 @@ const AGENTS: &[Agent] = &[
         program: "codex",
         services: &["openai"],
         any_model: false,
+        // Its `exec` takes no other; a login of its own would have to be made inside.
+        reads: &[("openai", "CODEX_API_KEY")],
         traces: &[".codex"],
     },
     Agent {
@@ -43,6 +48,7 @@ const AGENTS: &[Agent] = &[
         program: "gemini",
         services: &["gemini"],
         any_model: false,
+        reads: &[],
         traces: &["GEMINI.md", ".gemini"],
     },
     Agent {
@@ -52,6 +58,7 @@ const AGENTS: &[Agent] = &[
         program: "aider",
         services: services::MODELS,
         any_model: true,
+        reads: &[],
         traces: &[".aider.conf.yml", ".aider.chat.history.md"],
     },
     Agent {
@@ -61,6 +68,7 @@ const AGENTS: &[Agent] = &[
         program: "goose",
         services: services::MODELS,
         any_model: true,
+        reads: &[],
         traces: &[".goosehints"],
     },
     Agent {
@@ -70,6 +78,7 @@ const AGENTS: &[Agent] = &[
         program: "opencode",
         services: services::MODELS,
         any_model: true,
+        reads: &[],
         traces: &["opencode.json", ".opencode"],
     },
 ];
@@ -94,6 +103,8 @@ pub struct Chosen {
     pub(super) takes: Vec<&'static str>,
     /// Services that it does not work without.
     pub(super) needs: Vec<&'static str>,
+    /// Services whose key it reads from another variable than most.
+    pub(super) reads: &'static [(&'static str, &'static str)],
     /// A program of the user's own may use every key that it was started with; a tool that was installed
     /// gets the keys it is known to need.
     pub(super) takes_environment: bool,
@@ -173,6 +184,7 @@ fn tool(agent: &Agent, around: &Around<'_>) -> Chosen {
         memory: "4G",
         takes: agent.services.iter().copied().chain(["github"]).collect(),
         needs: if agent.any_model { Vec::new() } else { agent.services.to_vec() },
+        reads: agent.reads,
         takes_environment: false,
     }
 }
@@ -199,6 +211,7 @@ fn program(
         memory: "2G",
         takes: project.services.clone(),
         needs: project.services,
+        reads: &[],
         takes_environment: true,
     })
 }

@@ -48,8 +48,8 @@ impl Key {
 
     /// The variable where `secret add` would not choose it by itself.
     pub fn env(&self) -> Option<&str> {
-        let by_source = self.found == Found::Variable;
-        (!by_source && self.variable != self.service.env).then_some(self.variable.as_str())
+        let source = self.from.as_deref().and_then(|from| from.strip_prefix("env:"));
+        (self.variable != source.unwrap_or(self.service.env)).then_some(self.variable.as_str())
     }
 }
 

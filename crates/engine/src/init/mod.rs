@@ -160,6 +160,10 @@ fn share(agent: &Chosen, with: &[&'static Preset], around: &Around<'_>) -> (Vec<
             given.push(Key::wanted(service));
         }
     }
+    for (service, variable) in agent.reads {
+        let its = given.iter_mut().filter(|key| key.service.name == *service);
+        its.for_each(|key| key.variable = (*variable).to_owned());
+    }
     let signed = services::SIGNED.iter().filter(|name| (around.is_set)(name));
     left.extend(signed.map(|name| Left {
         variable: (*name).to_owned(),

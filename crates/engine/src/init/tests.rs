@@ -61,10 +61,14 @@ fn check(machine: &Machine, agent: Option<&str>, expected: &str) -> Plan {
 fn the_nearest_agent_is_meant() {
     let both = machine(&["claude", "codex"], &[], &[], &[]);
     assert_eq!(check(&both, None, "claude: claude: anthropic ANTHROPIC_API_KEY").also, ["codex"]);
-    check(&both, Some("codex"), "codex: codex: openai OPENAI_API_KEY");
+    check(&both, Some("codex"), "codex: codex: openai CODEX_API_KEY");
     check(&both, Some("claude-code"), "claude: claude: anthropic ANTHROPIC_API_KEY");
+    // Codex reads a variable of its own, wherever the key comes from.
+    let set = machine(&["codex"], &[], &[], &["OPENAI_API_KEY"]);
+    let line = "cofferdam secret add openai --from env:OPENAI_API_KEY --preset openai --env CODEX_API_KEY";
+    assert_eq!(check(&set, None, "codex: codex: openai CODEX_API_KEY").keys[0].line(), line);
     let used = machine(&["claude", "codex"], &[(".codex/config.toml", "")], &[], &[]);
-    check(&used, None, "codex: codex: openai OPENAI_API_KEY");
+    check(&used, None, "codex: codex: openai CODEX_API_KEY");
     // A project in which an agent is used, against a project that is one.
     let project = machine(&["claude", "python3"], &[("pyproject.toml", ""), ("main.py", "")], &[], &[]);
     check(&project, None, "claude: claude: anthropic ANTHROPIC_API_KEY");
@@ -151,7 +155,7 @@ fn known_files_of_the_home() {
         (".npmrc", "//registry.npmjs.org/:_authToken=npm_real_value\n"),
     ];
     let machine = machine(&["codex", "gh"], &[], &home, &[]);
-    let plan = check(&machine, None, "codex: codex: github GITHUB_TOKEN, openai OPENAI_API_KEY");
+    let plan = check(&machine, None, "codex: codex: github GITHUB_TOKEN, openai CODEX_API_KEY");
     assert_eq!(plan.keys[0].line(), "cofferdam secret add github --from 'cmd:gh auth token' --preset github");
     let plan = machine.plan(None, &["npm"]).unwrap();
     assert!(plan.keys[1].line().contains("--from 'cmd:sed -n s/^..registry.npmjs.org.:_authToken=//p "));
