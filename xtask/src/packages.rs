@@ -26,6 +26,7 @@ const fn extra(package: &'static str, program: &'static str, why: &'static str) 
 pub(crate) const TESTS: &[Need] = &[
     need("gcc", "cc", "SQLite, zstd and ring are built from C"),
     need("curl", "curl", "the egress tests use it inside a sandbox"),
+    need("default-jdk-headless", "javac", "the egress tests use it inside a sandbox"),
     need("git", "git", "the end-to-end tests use it inside a sandbox"),
     need("nodejs", "node", "the egress tests use it inside a sandbox"),
     need("npm", "npm", "the egress tests use it inside a sandbox"),

@@ -1,6 +1,8 @@
 //! How programs inside come to trust the session's own certificate authority, without flags and whatever they
 //! are written in: by the bundles that libraries open, and by the variables that they read.
 
+mod java;
+
 use cofferdam_runtime::ShownFile;
 use std::path::{Path, PathBuf};
 
@@ -60,8 +62,11 @@ pub(crate) fn spread(authority: &str) -> Trust {
     places.sort();
     places.dedup();
     places.push(BUNDLE.into());
+    let stores = java::stores();
+    let store = if stores.is_empty() { Vec::new() } else { java::store(&bundle) };
     let mut files: Vec<ShownFile> =
         places.into_iter().map(|at| ShownFile { at, content: bundle.clone() }).collect();
+    files.extend(stores.into_iter().map(|at| ShownFile { at, content: store.clone() }));
     files.push(ShownFile { at: OWN.into(), content: authority.as_bytes().to_vec() });
     let start = Path::new(PYTHON).join("sitecustomize.py");
     files.push(ShownFile { at: start, content: PYTHON_START.into() });
@@ -78,7 +83,8 @@ mod tests {
     #[test]
     fn an_authority_stands_in_every_bundle_beside_the_hosts_own() {
         let trust = spread("-----SESSION-----\n");
-        for file in trust.files.iter().filter(|file| !file.at.starts_with(PYTHON)) {
+        let is_pem = |file: &&ShownFile| !file.at.starts_with(PYTHON) && !file.at.ends_with("cacerts");
+        for file in trust.files.iter().filter(is_pem) {
             assert!(file.content.ends_with(b"-----SESSION-----\n"), "{:?}", file.at);
         }
         let bundle = trust.files.iter().find(|file| file.at == Path::new(BUNDLE)).unwrap();

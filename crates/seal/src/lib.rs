@@ -9,6 +9,7 @@ mod chain;
 mod checkpoint;
 mod cipher;
 mod digest;
+mod foreign;
 mod key;
 mod keyring;
 
@@ -19,5 +20,6 @@ pub use cipher::{
     ByteStream, CipherError, CipherKey, KEY_LEN, SALT_LEN, Stretch, TAG_LEN, authenticate, mark, same,
 };
 pub use digest::{Hasher, digest};
+pub use foreign::sha1;
 pub use key::{KeyError, PublicKey, SigningKey, seed_to_pem};
 pub use keyring::{Keyring, SignatureError};

@@ -1,4 +1,4 @@
-//! Clients as they come: curl in all its ways, wget, Node. Each has a placeholder and no flags.
+//! Clients as they come: curl in all its ways, wget, Node, Java. Each has a placeholder and no flags.
 
 use super::{DIRECT, staged, staged_once};
 
@@ -65,6 +65,30 @@ fn wget_and_node_need_no_flags() {
         let out = stage.sh(&script).exits(0).out();
         assert!(out.contains("200 {\"ok\": true, \"credential\": true"), "{out}");
         assert_eq!(stage.used("api.corp.example").len(), 3);
+    });
+}
+
+/// It reads neither the proxy's variables nor a bundle: its stream is taken, and its own store knows our authority.
+#[test]
+fn java_needs_no_flags() {
+    staged(|stage| {
+        let client = r#"
+            import java.net.URI;
+            import java.net.http.*;
+            class Client {
+                public static void main(String[] args) throws Exception {
+                    var request = HttpRequest.newBuilder(URI.create("https://api.corp.example/java"))
+                        .header("Authorization", "Bearer " + System.getenv("KEY")).build();
+                    var answer = HttpClient.newHttpClient().send(request, HttpResponse.BodyHandlers.ofString());
+                    System.out.println(answer.statusCode() + " " + answer.body());
+                }
+            }"#;
+        stage.site.write("Client.java", client);
+        let script = "set -e\njava Client.java\n\
+             keytool -list -cacerts -storepass changeit -alias cofferdam-0 | grep -c trustedCertEntry";
+        let out = stage.sh(script).exits(0).out();
+        assert!(out.contains("200 {\"ok\": true, \"credential\": true") && out.ends_with("\n1\n"), "{out}");
+        assert_eq!(stage.used("api.corp.example").len(), 1);
     });
 }
 
