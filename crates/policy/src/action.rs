@@ -1,8 +1,9 @@
 //! What a policy decides on: one action, as those who carry it out see it. All of it is borrowed.
 
+use crate::flow::{Baseline, Flow};
 use serde_json::Value as Json;
 
-/// Something that is about to happen.
+/// Something that is about to happen, or what is known of it.
 #[derive(Clone, Copy)]
 pub enum Action<'a> {
     Http(Http<'a>),
@@ -11,6 +12,8 @@ pub enum Action<'a> {
     File(File<'a>),
     Browser(Browser<'a>),
     Step(Step<'a>),
+    Flow(Flow<'a>),
+    Baseline(Baseline<'a>),
 }
 
 /// A request that would leave.
@@ -133,6 +136,13 @@ impl Action<'_> {
             Self::File(_) => "file",
             Self::Browser(_) => "browser",
             Self::Step(_) => "step",
+            Self::Flow(_) => "flow",
+            Self::Baseline(_) => "baseline",
         }
+    }
+
+    /// Whether rules can only forbid or hold it: the call itself has been judged by the others.
+    pub(crate) fn is_restricted_only(&self) -> bool {
+        matches!(self, Self::Flow(_) | Self::Baseline(_))
     }
 }

@@ -1,6 +1,7 @@
 //! Whether one rule surely matches whatever another does. Where it is hard to say, the answer is no: a warning
 //! that is wrong is worse than none.
 
+use crate::flow::{FlowMatch, Known};
 use crate::glob::{PathPattern, Pattern};
 use crate::rule::{HttpMatch, NamedText, PageMatch, Rule, Subject};
 
@@ -38,8 +39,23 @@ fn subject(a: &Subject, b: &Subject) -> bool {
             };
             texts(a, b) && x.iter().all(|field| y.contains(field)) && pages
         }
+        (Subject::Flow(a), Subject::Flow(b)) => flow(a, b),
+        (Subject::Baseline(a), Subject::Baseline(b)) => b.finds.iter().all(|(finds, tools)| {
+            tools.iter().all(|tool| a.tools(*finds).any(|pattern| pattern.covers(tool)))
+        }),
         _ => false,
     }
+}
+
+fn flow(a: &FlowMatch, b: &FlowMatch) -> bool {
+    let within = |a: &[_], b: &[_]| b.iter().all(|one| a.contains(one));
+    b.from.iter().all(|from| a.from.contains(from))
+        && b.to.iter().all(|to| a.to.contains(to))
+        && part(&a.values, &b.values, |a, b| within(a, b))
+        && part(&a.tools, &b.tools, |a, b| texts(a, b))
+        && part(&a.args, &b.args, |a, b| texts(a, b))
+        && (a.texts || !b.texts)
+        && (a.known == Known::Never || (b.known != Known::Never && a.known >= b.known))
 }
 
 fn http(a: &HttpMatch, b: &HttpMatch) -> bool {

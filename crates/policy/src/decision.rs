@@ -30,7 +30,8 @@ impl Decision {
 
     /// The rule's reason; for what nothing matched, that.
     pub fn reason(&self) -> &str {
-        self.rule.as_ref().map_or("no rule allows it", |rule| &rule.reason)
+        let nothing = if self.is_allowed() { "no rule is against it" } else { "no rule allows it" };
+        self.rule.as_ref().map_or(nothing, |rule| &rule.reason)
     }
 }
 
@@ -48,6 +49,7 @@ impl fmt::Display for Decision {
             }
             (Some(rule), None) => write!(f, "{verb} by rule {}: {}", rule.id, rule.reason)?,
             (None, Some(problem)) => write!(f, "{verb}: {problem}")?,
+            (None, None) if self.effect == Effect::Allow => write!(f, "{verb}: no rule is against it")?,
             (None, None) => write!(f, "{verb}: no rule allows it")?,
         }
         match &self.contact {

@@ -3,6 +3,7 @@
 use crate::action::Action;
 use crate::decision::Decision;
 use crate::facts::Facts;
+use crate::flow::{Deviation, FlowMatch, Known, Origin};
 use crate::json::decoded_path;
 use crate::judge::Fit;
 use crate::policy::Policy;
@@ -81,7 +82,9 @@ fn candidate(rule: &Rule, facts: &Facts<'_>, layer: usize, decision: &Decision) 
         fit == Fit::Yes
     });
     let first = parts.first()?;
-    if !first.matched && matches!(first.field, "kind" | "host" | "tool" | "step" | "browser" | "exec") {
+    if !first.matched
+        && matches!(first.field, "kind" | "host" | "tool" | "step" | "browser" | "exec" | "baseline")
+    {
         return None;
     }
     let name = &rule.name;
@@ -114,6 +117,11 @@ fn wanted(rule: &Rule, field: &str) -> String {
         (Subject::File { access, .. }, _) => access.iter().map(|a| a.name()).collect::<Vec<_>>().join(", "),
         (Subject::Browser { actions, .. }, "browser") => list(actions),
         (Subject::Browser { page: Some(page), .. }, _) if field != "args" => wanted_page(page, field),
+        (Subject::Flow(flow), _) => wanted_flow(flow, field),
+        (Subject::Baseline(baseline), _) => {
+            let one = |(finds, tools): &(Deviation, Vec<_>)| format!("{} {}", finds.name(), list(tools));
+            baseline.finds.iter().map(one).collect::<Vec<_>>().join("; ")
+        }
         (Subject::Tool { args, .. } | Subject::Step { args, .. } | Subject::Browser { args, .. }, _) => {
             args.iter().map(|field| field.path.join(".")).collect::<Vec<_>>().join(", ")
         }
@@ -130,6 +138,24 @@ fn wanted_http(http: &HttpMatch, field: &str) -> String {
         "body" => http.body.iter().map(|field| field.path.join(".")).collect::<Vec<_>>().join(", "),
         "program" => http.programs.as_deref().map_or_else(String::new, list),
         _ => wanted_page(&http.page, field),
+    }
+}
+
+fn wanted_flow(flow: &FlowMatch, field: &str) -> String {
+    let joined = |names: Vec<&str>| names.join(", ");
+    match field {
+        "from" => joined(flow.from.iter().map(|from| from.name()).collect()),
+        "to" => joined(flow.to.iter().map(|to| to.name()).collect()),
+        "values" => joined(flow.values.iter().flatten().map(|kind| kind.name()).collect()),
+        "tool" => flow.tools.as_deref().map_or_else(String::new, list),
+        "arg" => flow.args.as_deref().map_or_else(String::new, list),
+        "texts" => "a value that stands alone".to_owned(),
+        _ => match flow.known {
+            Known::Never => "whatever the baselines did".to_owned(),
+            Known::Read => "a value that no baseline read or used".to_owned(),
+            Known::Called => "a value that no baseline used in a call".to_owned(),
+            Known::Used => "a value that no baseline used in this argument".to_owned(),
+        },
     }
 }
 
@@ -157,6 +183,19 @@ fn found(field: &str, facts: &Facts<'_>) -> Option<String> {
         ("max_body", _) => facts.length().map(|length| format!("{length} bytes")),
         ("path", Action::File(file)) => Some(file.path.to_owned()),
         ("access", Action::File(file)) => Some(file.access.name().to_owned()),
+        ("from", Action::Flow(flow)) => Some(match flow.from {
+            Origin::Told => "told".to_owned(),
+            Origin::Own => "own".to_owned(),
+            Origin::Returned("") => "untrusted".to_owned(),
+            Origin::Returned(tool) => format!("what {tool} returned"),
+            Origin::Made => "model".to_owned(),
+        }),
+        ("to", Action::Flow(flow)) => Some(flow.to.name().to_owned()),
+        ("values", Action::Flow(flow)) => Some(flow.kind.name().to_owned()),
+        ("tool", Action::Flow(flow)) => Some(flow.tool.to_owned()),
+        ("arg", Action::Flow(flow)) => Some(flow.arg.to_owned()),
+        ("known", Action::Flow(flow)) if !flow.filled => Some("in an argument they leave alone".to_owned()),
+        ("known", Action::Flow(flow)) => Some(flow.known.name().to_owned()),
         ("when", _) => Some("false".to_owned()),
         _ => None,
     }

@@ -33,7 +33,8 @@ pub(crate) fn read(body: &[u8], content_type: Option<&str>) -> Result<Json, Prob
     Err(Problem::BodyType)
 }
 
-pub(crate) fn parse(text: &[u8]) -> Result<Json, Problem> {
+/// Reads JSON in which no name stands twice.
+pub fn parse(text: &[u8]) -> Result<Json, Problem> {
     let values = Cell::new(0);
     let mut reader = serde_json::Deserializer::from_slice(text);
     let json = Checked(&values).deserialize(&mut reader).map_err(|error| problem(&error))?;
@@ -67,6 +68,11 @@ pub(crate) fn pairs<'a>(text: &'a str, separators: &'a [char]) -> impl Iterator<
     text.split(separators)
         .filter(|pair| !pair.is_empty())
         .map(|pair| pair.split_once('=').unwrap_or((pair, "")))
+}
+
+/// The parameters of a query as they are meant; nothing where one is not well escaped.
+pub fn parameters(query: &str) -> Option<Vec<(String, String)>> {
+    pairs(query, &['&']).map(|(name, value)| Some((decoded(name)?, decoded(value)?))).collect()
 }
 
 /// A parameter's name or value as it is meant.

@@ -6,6 +6,7 @@
 
 use crate::action::{Action, Http};
 use crate::facts::Facts;
+use crate::flow::{Flow, FlowMatch};
 use crate::glob::{PathPattern, Pattern};
 use crate::json::{self, Field};
 use crate::octets::{Octets, Writing, is_well_escaped};
@@ -68,6 +69,10 @@ impl Rule {
                         .as_ref()
                         .is_none_or(|page| go_on("host", host(page, facts)) && self.page(page, facts, go_on))
                     && self.fields("args", args, browser.args, go_on)
+            }
+            (Subject::Flow(wanted), Action::Flow(flow)) => flows(wanted, flow, go_on),
+            (Subject::Baseline(wanted), Action::Baseline(found)) => {
+                go_on("baseline", wanted.tools(found.finds).any(|tool| tool.matches_str(found.tool)).into())
             }
             _ => {
                 go_on("kind", Fit::No);
@@ -182,6 +187,16 @@ impl Rule {
     ) -> bool {
         fields.iter().all(|field| go_on(name, field.matches(json, self.is_strict()).into()))
     }
+}
+
+fn flows(wanted: &FlowMatch, flow: &Flow<'_>, go_on: &mut dyn FnMut(&'static str, Fit) -> bool) -> bool {
+    go_on("from", wanted.from.contains(&wanted.origin(flow.from)).into())
+        && go_on("to", wanted.to.contains(&flow.to).into())
+        && wanted.values.as_ref().is_none_or(|kinds| go_on("values", kinds.contains(&flow.kind).into()))
+        && wanted.tools.as_ref().is_none_or(|tools| go_on("tool", any(tools, flow.tool).into()))
+        && wanted.args.as_ref().is_none_or(|args| go_on("arg", any(args, flow.arg).into()))
+        && (wanted.texts || go_on("texts", (!flow.in_text).into()))
+        && go_on("known", wanted.is_strange(flow).into())
 }
 
 fn host(wanted: &PageMatch, facts: &Facts<'_>) -> Fit {

@@ -12,6 +12,7 @@ mod decision;
 mod example;
 mod explain;
 mod facts;
+mod flow;
 mod glob;
 mod host;
 mod json;
@@ -22,6 +23,7 @@ mod path;
 mod policy;
 mod problem;
 mod read;
+mod redact;
 mod request;
 mod rule;
 mod schema;
@@ -34,17 +36,19 @@ pub use condition::ConditionError;
 pub use decision::Decision;
 pub use example::Tried;
 pub use explain::{Candidate, Explanation, Part};
+pub use flow::{Baseline, Deviation, Flow, Known, Origin, Sink, Source, ValueKind};
 pub use glob::GlobError;
 pub use host::{HostError, HostPattern, Hosts, canonical};
-pub use json::MAX_BODY;
+pub use json::{MAX_BODY, parameters, parse as read_json};
 pub use mistake::{Mistake, PolicyError, PolicyErrors, Spot};
 pub use path::PathProblem;
 pub use policy::Policy;
 pub use problem::Problem;
+pub use redact::redact;
 pub use request::{Request, RequestError};
 pub use rule::{Effect, RuleName};
 pub use schema::MAX_RULES;
 pub use settings::{
-    Alarm, Alert, AlertFormat, AlertTo, Budget, Change, Class, Deed, Exemption, Guard, GuardAction, Notice,
-    Occasion, Rewrite, Trigger, Upstream,
+    Alarm, Alert, AlertFormat, AlertTo, Budget, Change, Class, DeclaredTool, Deed, Exemption, Guard,
+    GuardAction, Notice, Occasion, Rewrite, Trigger, Upstream, micro_dollars,
 };

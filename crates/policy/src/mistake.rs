@@ -38,10 +38,14 @@ pub enum Mistake {
     DuplicateId { id: String, line: usize },
     #[error("`{0}` is not an id: use letters, digits, `-`, `_` and `.`")]
     Id(String),
-    #[error("a rule says what it is about: add one of host, tool, exec, file, browser, step")]
+    #[error("a rule says what it is about: add one of host, tool, exec, file, browser, step, flow, baseline")]
     NoSubject,
     #[error("a rule is about one thing: `{first}` and `{second}` do not go together; write two rules")]
     TwoSubjects { first: &'static str, second: &'static str },
+    #[error("a rule about {0} only forbids or holds: write \"deny\" or \"review\"")]
+    OnlyForbids(&'static str),
+    #[error("says nothing: add unseen, missing or more, as in {{ unseen = \"*\" }}")]
+    NoDeviation,
     #[error("means nothing in a rule about {kind}; {}", fitting(.fits))]
     Foreign { kind: &'static str, fits: &'static [&'static str] },
     #[error("{0} is not a port: write a number from 1 to 65535")]
@@ -58,7 +62,7 @@ pub enum Mistake {
     FieldPath(String),
     #[error("`{0}` is not an amount of money: write dollars, as in 5.00")]
     Money(String),
-    #[error("limits nothing: add requests, bytes_up, bytes_down or spend")]
+    #[error("limits nothing: add requests, bytes_up, bytes_down, spend or tokens")]
     NoLimit,
     #[error("changes nothing: add headers, query or json")]
     NoChange,

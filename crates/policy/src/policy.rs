@@ -116,6 +116,14 @@ impl Policy {
         !self.layers.is_empty() && self.layers.iter().all(|layer| layer.document.pass_through.matches(&host))
     }
 
+    /// Whether the bodies of this host's exchanges stay off the record. That is less to look at afterwards, so every
+    /// layer must say so.
+    pub fn keeps_no_bodies(&self, host: &str) -> bool {
+        let Ok(host) = canonical(host) else { return false };
+        !self.layers.is_empty()
+            && self.layers.iter().all(|layer| layer.document.without_bodies.matches(&host))
+    }
+
     /// The changes to make, in order: the floor's come last, so that none undoes them.
     pub fn rewrites<'p>(&'p self, http: &Http<'_>) -> impl Iterator<Item = &'p Rewrite> {
         self.layers
@@ -123,6 +131,12 @@ impl Policy {
             .rev()
             .flat_map(|layer| &layer.document.rewrites)
             .filter(|rewrite| rewrite.matches(http))
+    }
+
+    /// The tool that a request is a call of, by what the layers declare; the floor's word comes first.
+    pub fn declared_tool(&self, http: &Http<'_>) -> Option<&str> {
+        let mut all = self.layers.iter().flat_map(|layer| &layer.document.tools);
+        all.find(|tool| tool.matches(http)).map(|tool| tool.name.as_str())
     }
 
     /// The budgets a host draws on: all of them, of all layers.
@@ -219,6 +233,7 @@ impl Layer {
             }
         });
         let effect = match best {
+            None if facts.action.is_restricted_only() => Effect::Allow,
             None | Some((Strength::Denies | Strength::Fails, ..)) => Effect::Deny,
             Some((Strength::Reviews, ..)) => Effect::Review,
             Some((Strength::Allows, ..)) => Effect::Allow,

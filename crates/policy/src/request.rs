@@ -1,14 +1,16 @@
 //! An action as people write it, in examples and for `explain`: `GET https://host/path?x=1`, `tool NAME {…}`,
-//! `exec WORDS…`, `file read /path`, `browser click https://…`, `step NAME {…}`.
+//! `exec WORDS…`, `file read /path`, `browser click https://…`, `step NAME {…}`, `flow untrusted url changes
+//! TOOL.ARG`, `baseline unseen TOOL`.
 
 use crate::action::{Access, Action, Browser, Exec, File, Http, Step, Tool};
+use crate::flow::{Baseline, Deviation, Flow, Known, Origin, Sink, ValueKind};
 use crate::mistake::nearest;
 use serde_json::Value as Json;
 
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum RequestError {
     #[error(
-        "`{0}` is no request: write `GET https://host/path`, `tool NAME JSON`, `exec WORDS`, `file read PATH`, `browser ACTION URL` or `step NAME`"
+        "`{0}` is no request: write `GET https://host/path`, `tool NAME JSON`, `exec WORDS`, `file read PATH`, `browser ACTION URL`, `step NAME`, `flow FROM KIND TO TOOL.ARG` or `baseline FINDS TOOL`"
     )]
     Shape(String),
     #[error("`{0}` is not a URL: write it in full, as in https://api.example.com/v1")]
@@ -21,6 +23,8 @@ pub enum RequestError {
     Json(String),
     #[error("`{0}` is not an access: write read, write or delete")]
     Access(String),
+    #[error("`{word}` is not one of {}", .known.join(", "))]
+    Word { word: String, known: &'static [&'static str] },
     #[error("`{0}` is not a header: write NAME: VALUE")]
     Header(String),
 }
@@ -92,6 +96,20 @@ enum Shape {
     File { path: String, access: Access },
     Browser { name: String, url: Option<String>, args: Json },
     Step { name: String, args: Json },
+    Flow(FlowText),
+    Baseline { finds: Deviation, tool: String },
+}
+
+/// `FROM KIND TO TOOL.ARG [KNOWN [VALUE]]`.
+#[derive(Debug, Clone, PartialEq)]
+struct FlowText {
+    from: String,
+    kind: ValueKind,
+    to: Sink,
+    tool: String,
+    arg: String,
+    known: Known,
+    value: String,
 }
 
 impl Request {
@@ -106,6 +124,8 @@ impl Request {
             "exec" => Shape::Exec { argv: rest.split_whitespace().map(str::to_owned).collect() },
             "file" => file(rest).ok_or_else(shown)??,
             "browser" => browser(rest)?,
+            "flow" => Shape::Flow(flow(rest).ok_or_else(shown)??),
+            "baseline" => baseline(rest).ok_or_else(shown)??,
             _ if rest.contains("://")
                 && word.bytes().all(|byte| byte.is_ascii_alphabetic() || byte == b'-') =>
             {
@@ -138,6 +158,8 @@ impl Request {
             Shape::Browser { name, url, args } => {
                 judge(&Action::Browser(Browser { name, url: url.as_deref(), args }))
             }
+            Shape::Flow(flow) => judge(&Action::Flow(flow.as_flow())),
+            Shape::Baseline { finds, tool } => judge(&Action::Baseline(Baseline { finds: *finds, tool })),
             Shape::Exec { argv } => {
                 let argv: Vec<&str> = argv.iter().map(String::as_str).collect();
                 judge(&Action::Exec(Exec { argv: &argv, cwd: None }))
@@ -202,6 +224,59 @@ fn browser(text: &str) -> Result<Shape, RequestError> {
     let (_, args) = named(&format!("{name} {rest}"))?;
     let url = (!url.is_empty()).then(|| url.to_owned());
     Ok(Shape::Browser { name: name.to_owned(), url, args })
+}
+
+impl FlowText {
+    const FROM: &'static [&'static str] = &["told", "own", "untrusted", "model", "tool:NAME"];
+
+    fn as_flow(&self) -> Flow<'_> {
+        let from = match self.from.as_str() {
+            "told" => Origin::Told,
+            "own" => Origin::Own,
+            "model" => Origin::Made,
+            other => Origin::Returned(other.strip_prefix("tool:").unwrap_or("")),
+        };
+        let Self { kind, to, known, .. } = *self;
+        let (tool, arg, value) = (&self.tool, &self.arg, &self.value);
+        Flow { from, to, kind, tool, arg, value, in_text: false, known, filled: true }
+    }
+}
+
+fn word<T>(
+    word: &str,
+    named: fn(&str) -> Option<T>,
+    known: &'static [&'static str],
+) -> Result<T, RequestError> {
+    named(word).ok_or_else(|| RequestError::Word { word: word.chars().take(40).collect(), known })
+}
+
+fn flow(text: &str) -> Option<Result<FlowText, RequestError>> {
+    let mut words = text.split_whitespace();
+    let (from, kind, to, place) = (words.next()?, words.next()?, words.next()?, words.next()?);
+    let (tool, arg) = place.split_once('.').unwrap_or((place, ""));
+    let known = words.next();
+    let value = words.collect::<Vec<_>>().join(" ");
+    let read = || {
+        if !matches!(from, "told" | "own" | "untrusted" | "model") && !from.starts_with("tool:") {
+            return Err(RequestError::Word { word: from.chars().take(40).collect(), known: FlowText::FROM });
+        }
+        Ok(FlowText {
+            from: from.to_owned(),
+            kind: word(kind, ValueKind::named, ValueKind::NAMES)?,
+            to: word(to, Sink::named, Sink::NAMES)?,
+            tool: tool.to_owned(),
+            arg: arg.to_owned(),
+            known: known.map_or(Ok(Known::Never), |known| word(known, Known::named, Known::NAMES))?,
+            value,
+        })
+    };
+    Some(read())
+}
+
+fn baseline(text: &str) -> Option<Result<Shape, RequestError>> {
+    let (finds, tool) = text.split_once(char::is_whitespace)?;
+    let finds = word(finds, Deviation::named, Deviation::NAMES);
+    Some(finds.map(|finds| Shape::Baseline { finds, tool: tool.trim().to_owned() }))
 }
 
 #[cfg(test)]

@@ -2,6 +2,7 @@
 
 use crate::action::Access;
 use crate::condition::Condition;
+use crate::flow::{BaselineMatch, FlowMatch};
 use crate::glob::{PathPattern, Pattern};
 use crate::host::Hosts;
 use crate::json::Field;
@@ -77,6 +78,8 @@ pub(crate) enum Subject {
     File { paths: Vec<PathPattern>, access: Vec<Access> },
     Browser { actions: Vec<Pattern>, args: Vec<Field>, page: Option<PageMatch> },
     Step { names: Vec<Pattern>, args: Vec<Field> },
+    Flow(FlowMatch),
+    Baseline(BaselineMatch),
 }
 
 /// Where something goes; what is none matches anything.

@@ -61,6 +61,7 @@ fn subject(action: &Action<'_>, facts: &Facts<'_>) -> Option<(String, String)> {
             let body = format!("file = {{ path = {}, access = {access} }}\n", quoted(&path));
             Some((format!("{}-{}", file.access.name(), file.path), body))
         }
+        Action::Flow(_) | Action::Baseline(_) => None,
         Action::Browser(browser) => {
             let mut body = line("browser", &literal(browser.name)?);
             if let Some(target) = &facts.target {

@@ -26,6 +26,8 @@ const REQUEST: &[&str] = &[
 const EXEC: &[&str] = &["argv", "cwd", "program"];
 const FILE: &[&str] = &["access", "path"];
 const BROWSER: &[&str] = &["action", "url"];
+const FLOW: &[&str] = &["arg", "kind", "known", "to", "tool", "value"];
+const BASELINE: &[&str] = &["finds", "tool"];
 
 /// The variables of each kind of rule, and the fields of each; none where it is no record.
 type Roots = &'static [(&'static str, Option<&'static [&'static str]>)];
@@ -36,6 +38,8 @@ fn roots(kind: &str) -> (Roots, &'static [&'static str]) {
         "exec" => (&[("exec", Some(EXEC))], &["exec"]),
         "file" => (&[("file", Some(FILE))], &["file"]),
         "browser" => (&[("browser", Some(BROWSER)), ("args", None)], &["browser", "args"]),
+        "flow" => (&[("flow", Some(FLOW))], &["flow"]),
+        "baseline" => (&[("baseline", Some(BASELINE))], &["baseline"]),
         "step" => (&[("step", None), ("args", None)], &["step", "args"]),
         _ => (&[("request", Some(REQUEST))], &["request"]),
     }

@@ -46,6 +46,22 @@ pub(super) fn gather<'v>(needs: &Needs, facts: &'v Facts<'_>) -> Result<Variable
             exec.cwd.map(|cwd| fields.insert("cwd".into(), text(cwd)));
             vec![("exec", record(fields))]
         }
+        Action::Flow(flow) => {
+            bytes += flow.value.len() + flow.tool.len() + flow.arg.len();
+            let fields = [
+                ("arg", flow.arg),
+                ("kind", flow.kind.name()),
+                ("known", flow.known.name()),
+                ("to", flow.to.name()),
+                ("tool", flow.tool),
+                ("value", flow.value),
+            ];
+            vec![("flow", record(fields.map(|(name, found)| (name.into(), text(found))).into()))]
+        }
+        Action::Baseline(found) => {
+            let fields = [("finds", found.finds.name()), ("tool", found.tool)];
+            vec![("baseline", record(fields.map(|(name, found)| (name.into(), text(found))).into()))]
+        }
         Action::File(file) => {
             let mut fields = Fields::new();
             fields.insert("path".into(), text(file.path));

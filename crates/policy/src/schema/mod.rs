@@ -2,15 +2,17 @@
 
 mod alerts;
 mod fields;
+mod flow;
 mod rule;
 mod tables;
+mod tools;
 
 use crate::example::Example;
 use crate::host::Hosts;
 use crate::mistake::{Mistake, PolicyErrors, Spot, nearest};
 use crate::read::{Notes, Table};
 use crate::rule::Rule;
-use crate::settings::{Alert, Budget, Guard, Rewrite, Trigger, Upstream};
+use crate::settings::{Alert, Budget, DeclaredTool, Guard, Rewrite, Trigger, Upstream};
 use std::collections::HashMap;
 use std::sync::Arc;
 use toml::de::DeTable;
@@ -18,8 +20,10 @@ use toml::de::DeTable;
 /// More than this in one file is a mistake of whatever wrote it.
 pub const MAX_RULES: usize = 10_000;
 
-const TABLES: &[&str] =
-    &["defaults", "upstream", "rule", "example", "tls", "rewrite", "budget", "guard", "on", "alert"];
+const TABLES: &[&str] = &[
+    "defaults", "upstream", "rule", "example", "tls", "rewrite", "budget", "guard", "on", "alert", "sources",
+    "record", "tool",
+];
 
 /// A file, read.
 #[derive(Debug)]
@@ -29,11 +33,13 @@ pub(crate) struct Document {
     pub(crate) examples: Vec<Example>,
     pub(crate) upstreams: Vec<Upstream>,
     pub(crate) pass_through: Hosts,
+    pub(crate) without_bodies: Hosts,
     pub(crate) rewrites: Vec<Rewrite>,
     pub(crate) budgets: Vec<Budget>,
     pub(crate) guard: Guard,
     pub(crate) triggers: Vec<Trigger>,
     pub(crate) alerts: Vec<Alert>,
+    pub(crate) tools: Vec<DeclaredTool>,
 }
 
 pub(crate) fn read(text: &str) -> Result<Document, PolicyErrors> {
@@ -54,11 +60,13 @@ pub(crate) fn read(text: &str) -> Result<Document, PolicyErrors> {
         examples: tables::examples(&root, &mut notes),
         upstreams: tables::upstreams(&root, &mut notes),
         pass_through: tables::pass_through(&root, &mut notes),
+        without_bodies: tables::without_bodies(&root, &mut notes),
         rewrites: tables::rewrites(&root, &mut notes),
         budgets: tables::budgets(&root, &mut notes),
         guard: tables::guard(&root, &mut notes),
         triggers: tables::triggers(&root, &mut notes),
         alerts: alerts::alerts(&root, &mut notes),
+        tools: tools::tools(&root, &mut notes),
         rules,
     };
     let Document { rules, rewrites, budgets, triggers, alerts, .. } = &document;
@@ -78,12 +86,13 @@ pub(crate) fn read(text: &str) -> Result<Document, PolicyErrors> {
 }
 
 fn rules(root: &Table<'_, '_>, notes: &mut Notes<'_>) -> Vec<Rule> {
+    let trusted = flow::trusted(root, notes);
     let tables = root.tables("rule", rule::KEYS, notes);
     if tables.len() > MAX_RULES {
         notes.wrong(root.spot_of("rule", notes), "rule", Mistake::TooMany(tables.len()));
         return Vec::new();
     }
-    tables.iter().filter_map(|table| rule::read(table, notes)).collect()
+    tables.iter().filter_map(|table| rule::read(table, &trusted, notes)).collect()
 }
 
 /// Whatever has an id is named by it on record.

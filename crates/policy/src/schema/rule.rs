@@ -4,6 +4,7 @@ use super::fields::{
     choice, each, file_paths, header_name, hosts, id, json_fields, methods, named_texts, paths, patterns,
     ports, unknown_word, words,
 };
+use super::flow;
 use crate::action::Access;
 use crate::condition::Condition;
 use crate::glob::{PathPattern, Pattern};
@@ -22,6 +23,8 @@ pub(super) const KEYS: &[&str] = &[
     "file",
     "browser",
     "step",
+    "flow",
+    "baseline",
     "scheme",
     "port",
     "sni",
@@ -53,16 +56,18 @@ const HTTP: &[&str] = &[
 ];
 const PAGE: &[&str] = &["browser", "host", "scheme", "port", "paths", "query", "args"];
 /// Subjects first: what a rule is about decides what else it may say.
-const SUBJECTS: [(&str, &[&str]); 6] = [
+const SUBJECTS: [(&str, &[&str]); 8] = [
     ("tool", &["tool", "args"]),
     ("exec", &["exec"]),
     ("file", &["file"]),
     ("browser", PAGE),
     ("step", &["step", "args"]),
+    ("flow", &["flow"]),
+    ("baseline", &["baseline"]),
     ("host", HTTP),
 ];
 
-pub(super) fn read(table: &Table<'_, '_>, notes: &mut Notes<'_>) -> Option<Rule> {
+pub(super) fn read(table: &Table<'_, '_>, trusted: &Arc<[Pattern]>, notes: &mut Notes<'_>) -> Option<Rule> {
     let before = notes.errors.len();
     let id = id(table, notes);
     let reason = words(table, "reason", notes);
@@ -74,7 +79,15 @@ pub(super) fn read(table: &Table<'_, '_>, notes: &mut Notes<'_>) -> Option<Rule>
         table.missing("effect", "write \"allow\", \"deny\" or \"review\"", notes);
     }
     let kind = kind(table, notes)?;
-    let subject = subject(table, kind, notes);
+    let subject = match kind {
+        "flow" => flow::flow(table, trusted, notes).map(Subject::Flow),
+        "baseline" => flow::baseline(table, notes).map(Subject::Baseline),
+        _ => subject(table, kind, notes),
+    };
+    if matches!(kind, "flow" | "baseline") && effect == Some(Effect::Allow) {
+        let spot = table.spot_of("effect", notes);
+        notes.wrong(spot, table.field("effect"), Mistake::OnlyForbids(shown(kind)));
+    }
     let condition =
         words(table, "when", notes).and_then(|text| match Condition::compile(&text.value, kind) {
             Ok(condition) => Some(condition),
@@ -117,6 +130,8 @@ fn shown(kind: &str) -> &'static str {
         "file" => "a file",
         "browser" => "a browser",
         "step" => "a step",
+        "flow" => "a flow",
+        "baseline" => "baselines",
         _ => "a host",
     }
 }

@@ -28,6 +28,14 @@ pub(super) fn pass_through(root: &Table<'_, '_>, notes: &mut Notes<'_>) -> Hosts
     Hosts(hosts.unwrap_or_default())
 }
 
+/// Hosts of whose exchanges no bodies are put on record.
+pub(super) fn without_bodies(root: &Table<'_, '_>, notes: &mut Notes<'_>) -> Hosts {
+    let hosts = root
+        .table("record", &["without_bodies"], notes)
+        .and_then(|record| each(&record, "without_bodies", notes, HostPattern::parse));
+    Hosts(hosts.unwrap_or_default())
+}
+
 pub(super) fn upstreams(root: &Table<'_, '_>, notes: &mut Notes<'_>) -> Vec<Upstream> {
     let tables = root.tables("upstream", &["host", "connect", "ca"], notes);
     tables.iter().filter_map(|table| upstream(table, notes)).collect()
@@ -185,7 +193,7 @@ fn some_hosts(table: &Table<'_, '_>, notes: &mut Notes<'_>) -> Option<Hosts> {
 }
 
 pub(super) fn budgets(root: &Table<'_, '_>, notes: &mut Notes<'_>) -> Vec<Budget> {
-    let known = &["id", "host", "requests", "bytes_up", "bytes_down", "spend"];
+    let known = &["id", "host", "requests", "bytes_up", "bytes_down", "spend", "tokens"];
     let tables = root.tables("budget", known, notes);
     tables.iter().filter_map(|table| budget(table, notes)).collect()
 }
@@ -193,17 +201,7 @@ pub(super) fn budgets(root: &Table<'_, '_>, notes: &mut Notes<'_>) -> Vec<Budget
 fn budget(table: &Table<'_, '_>, notes: &mut Notes<'_>) -> Option<Budget> {
     let id = id(table, notes);
     let hosts = some_hosts(table, notes);
-    let requests = table.integer("requests", notes).and_then(|number| {
-        let count = u64::try_from(number.value).ok();
-        if count.is_none() {
-            notes.wrong(
-                number.spot,
-                "budget.requests",
-                Mistake::Type { want: "a count", found: "a negative number" },
-            );
-        }
-        count
-    });
+    let (requests, tokens) = (count(table, "requests", notes), count(table, "tokens", notes));
     let spend = table.decimal("spend", notes).and_then(|amount| {
         let dollars = micro_dollars(&amount.value);
         if dollars.is_none() {
@@ -211,7 +209,7 @@ fn budget(table: &Table<'_, '_>, notes: &mut Notes<'_>) -> Option<Budget> {
         }
         dollars
     });
-    if !["requests", "bytes_up", "bytes_down", "spend"].iter().any(|key| table.has(key)) {
+    if !["requests", "bytes_up", "bytes_down", "spend", "tokens"].iter().any(|key| table.has(key)) {
         notes.wrong(table.spot, "budget", Mistake::NoLimit);
     }
     Some(Budget {
@@ -221,8 +219,19 @@ fn budget(table: &Table<'_, '_>, notes: &mut Notes<'_>) -> Option<Budget> {
         hosts: hosts?,
         requests,
         spend,
+        tokens,
         line: table.spot.line,
     })
+}
+
+fn count(table: &Table<'_, '_>, name: &'static str, notes: &mut Notes<'_>) -> Option<u64> {
+    let number = table.integer(name, notes)?;
+    let count = u64::try_from(number.value).ok();
+    if count.is_none() {
+        let mistake = Mistake::Type { want: "a count", found: "a negative number" };
+        notes.wrong(number.spot, table.field(name), mistake);
+    }
+    count
 }
 
 pub(super) fn guard(root: &Table<'_, '_>, notes: &mut Notes<'_>) -> Guard {

@@ -13,11 +13,13 @@ pub struct Budget {
     pub bytes_down: Option<u64>,
     /// Millionths of a dollar.
     pub spend: Option<u64>,
+    /// Tokens that models read and write.
+    pub tokens: Option<u64>,
     pub line: usize,
 }
 
 /// Dollars as people write them, to the millionth, without a float on the way.
-pub(crate) fn micro_dollars(text: &str) -> Option<u64> {
+pub fn micro_dollars(text: &str) -> Option<u64> {
     let (whole, part) = text.split_once('.').unwrap_or((text, ""));
     let digits = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
     if whole.is_empty() || part.len() > 6 || !digits(whole) || !digits(part) {

@@ -5,14 +5,15 @@ mod alert;
 mod budget;
 mod guard;
 mod rewrite;
+mod tool;
 mod trigger;
 mod upstream;
 
 pub use alert::{Alert, AlertFormat, AlertTo, Notice};
-pub use budget::Budget;
-pub(crate) use budget::micro_dollars;
+pub use budget::{Budget, micro_dollars};
 pub use guard::{Class, Exemption, Guard, GuardAction};
 pub use rewrite::{Change, Rewrite};
+pub use tool::DeclaredTool;
 pub(crate) use trigger::After;
 pub use trigger::{Alarm, Deed, Occasion, Trigger};
 pub use upstream::Upstream;

@@ -9,6 +9,8 @@ mod conditions;
 #[cfg(test)]
 mod explain;
 #[cfg(test)]
+mod flows;
+#[cfg(test)]
 mod hostile;
 #[cfg(test)]
 mod layers;
@@ -24,6 +26,8 @@ mod requests;
 mod settings;
 #[cfg(test)]
 mod speed;
+#[cfg(test)]
+mod tools;
 
 #[cfg(test)]
 use cofferdam_policy::{Decision, Policy, Request};
