@@ -1,6 +1,7 @@
 //! What is told of a session's traffic. Paths and queries stand here as they came from inside, so that they
 //! hold placeholders and never a credential's real value.
 
+use crate::BlobRef;
 use serde::{Deserialize, Serialize};
 
 /// How a request came to us.
@@ -20,6 +21,32 @@ pub enum Verdict {
     Deny,
     /// Waits for a person; the answer is an `approval.answered` of its own.
     Review,
+}
+
+/// What a session's traffic is judged by and what it may spend, as it was when the session began. With this a
+/// session can be repeated where neither the policy's file nor the vault is.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct EgressOpened {
+    /// The text of the policy.
+    pub policy: BlobRef,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub credentials: Vec<CredentialBound>,
+}
+
+/// A credential without its value.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct CredentialBound {
+    pub name: String,
+    /// The variable in which the placeholder stands inside.
+    pub env: String,
+    pub hosts: Vec<String>,
+    pub places: Vec<String>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub programs: Vec<String>,
+    /// Opens nothing, and is of no use in any other session.
+    pub placeholder: String,
 }
 
 /// One request (or one pass-through connection), and what became of it before its first byte went out.

@@ -2,8 +2,10 @@
 
 use crate::{
     AlertSent, ApprovalAnswered, ControlChanged, CredentialUsed, Digest, EgressDecided, EgressEnded,
-    EgressRefused, EnforcementReport, FileChange, NameAsked, RawPath, SessionChanged, SessionId, SessionSpec,
-    StrayPacket,
+    EgressOpened, EgressRefused, EnforcementReport, ExchangeRecorded, FileChange, ModelCalled, NameAsked,
+    RawPath, ReplayMissed, ReplayServed, ReplayStarted, SessionChanged, SessionId, SessionSpec, StepEnded,
+    StepReplanned, StepStarted, StrayPacket, ToolCalled, ToolChanged, ToolFault, ToolListed, ToolRegistered,
+    ToolReturned,
 };
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -49,6 +51,8 @@ pub enum Body {
     FileChanged(FileChange),
     #[serde(rename = "changes.decided")]
     ChangesDecided(ChangesDecided),
+    #[serde(rename = "egress.opened")]
+    EgressOpened(Box<EgressOpened>),
     #[serde(rename = "egress.decided")]
     EgressDecided(Box<EgressDecided>),
     #[serde(rename = "egress.ended")]
@@ -67,8 +71,36 @@ pub enum Body {
     StrayPacket(StrayPacket),
     #[serde(rename = "alert.sent")]
     AlertSent(AlertSent),
+    #[serde(rename = "exchange.recorded")]
+    ExchangeRecorded(Box<ExchangeRecorded>),
+    #[serde(rename = "model.called")]
+    ModelCalled(Box<ModelCalled>),
+    #[serde(rename = "tool.listed")]
+    ToolListed(ToolListed),
+    #[serde(rename = "tool.registered")]
+    ToolRegistered(ToolRegistered),
+    #[serde(rename = "tool.changed")]
+    ToolChanged(ToolChanged),
+    #[serde(rename = "tool.called")]
+    ToolCalled(Box<ToolCalled>),
+    #[serde(rename = "tool.returned")]
+    ToolReturned(ToolReturned),
+    #[serde(rename = "tool.fault")]
+    ToolFault(ToolFault),
+    #[serde(rename = "step.started")]
+    StepStarted(Box<StepStarted>),
+    #[serde(rename = "step.ended")]
+    StepEnded(StepEnded),
+    #[serde(rename = "step.replanned")]
+    StepReplanned(StepReplanned),
     #[serde(rename = "session.changed")]
     SessionChanged(SessionChanged),
+    #[serde(rename = "replay.started")]
+    ReplayStarted(ReplayStarted),
+    #[serde(rename = "replay.served")]
+    ReplayServed(ReplayServed),
+    #[serde(rename = "replay.missed")]
+    ReplayMissed(Box<ReplayMissed>),
     #[serde(rename = "session.ended")]
     SessionEnded(SessionEnded),
     /// Says who vouches for everything up to here.
@@ -115,7 +147,7 @@ pub struct ExecStarted {
     pub user: String,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Stream {
     Stdin,
@@ -256,6 +288,7 @@ impl Body {
             Self::Limit(_) => "limit",
             Self::FileChanged(_) => "file.changed",
             Self::ChangesDecided(_) => "changes.decided",
+            Self::EgressOpened(_) => "egress.opened",
             Self::EgressDecided(_) => "egress.decided",
             Self::EgressEnded(_) => "egress.ended",
             Self::EgressRefused(_) => "egress.refused",
@@ -265,7 +298,21 @@ impl Body {
             Self::NameAsked(_) => "name.asked",
             Self::StrayPacket(_) => "packet.stray",
             Self::AlertSent(_) => "alert.sent",
+            Self::ExchangeRecorded(_) => "exchange.recorded",
+            Self::ModelCalled(_) => "model.called",
+            Self::ToolListed(_) => "tool.listed",
+            Self::ToolRegistered(_) => "tool.registered",
+            Self::ToolChanged(_) => "tool.changed",
+            Self::ToolCalled(_) => "tool.called",
+            Self::ToolReturned(_) => "tool.returned",
+            Self::ToolFault(_) => "tool.fault",
+            Self::StepStarted(_) => "step.started",
+            Self::StepEnded(_) => "step.ended",
+            Self::StepReplanned(_) => "step.replanned",
             Self::SessionChanged(_) => "session.changed",
+            Self::ReplayStarted(_) => "replay.started",
+            Self::ReplayServed(_) => "replay.served",
+            Self::ReplayMissed(_) => "replay.missed",
             Self::SessionEnded(_) => "session.ended",
             Self::Checkpoint(_) => "checkpoint",
             Self::Head(_) => "head",

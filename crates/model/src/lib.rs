@@ -3,6 +3,7 @@
 //! Everything else rests on this crate, so it is small and dull: no I/O, no clock, no randomness.
 //! Whoever needs a time, an id or a key hands it in.
 
+mod call;
 mod change;
 mod digest;
 mod egress;
@@ -13,17 +14,24 @@ mod live;
 mod path;
 mod quantity;
 mod record;
+mod replay;
 mod run;
 mod spec;
+mod step;
 mod tap;
 mod tier;
+mod tool;
 mod wide;
 
+pub use call::{
+    AnswerRecorded, ExchangeRecorded, ModelCall, ModelCalled, ModelError, ModelMessage, ModelTool, Part,
+    Payload, Tokens,
+};
 pub use change::{Aspect, ChangeOp, FileChange, FileKind};
 pub use digest::{Digest, DigestError};
 pub use egress::{
-    AlertSent, Answer, ApprovalAnswered, ControlChanged, CredentialUsed, EgressDecided, EgressEnded,
-    EgressRefused, Ending, NameAsked, StrayPacket, Verdict, Via,
+    AlertSent, Answer, ApprovalAnswered, ControlChanged, CredentialBound, CredentialUsed, EgressDecided,
+    EgressEnded, EgressOpened, EgressRefused, Ending, NameAsked, StrayPacket, Verdict, Via,
 };
 pub use enforcement::{Control, EnforcementReport, State};
 pub use event::{
@@ -31,14 +39,25 @@ pub use event::{
     LimitHit, OutputCaptured, SessionEnded, SessionStarted, SkippedChange, Stream, Usage,
 };
 pub use id::{IdError, SessionId};
-pub use live::{Counters, ExecInfo, Lifetime, Live, LiveState, SessionChanged, SessionInfo};
+pub use live::{
+    Counters, ExecInfo, ExecTx, FileDifference, Lifetime, Live, LiveState, PoolInfo, PoolKind, Provenance,
+    SessionChanged, SessionInfo, Settled, Snapshot, UsageRecord, UsageTotal, is_name,
+};
 pub use path::RawPath;
 pub use quantity::{Bytes, Cores, QuantityError, Span};
 pub use record::{NotRecorded, Record};
+pub use replay::{
+    Difference, Fallback, Matching, Miss, Nearest, ReplayMissed, ReplayServed, ReplayStarted, Speed,
+};
 pub use run::{Act, ActKind, Decided, EffectOf, Run, Spent, Status};
 pub use spec::{
     BoxUser, Changes, Isolation, LayerPlace, Limits, Mount, MountError, Profile, SessionSpec, SpecError,
     UserMode, Weakness,
 };
-pub use tap::{Next, Outgoing, Reply, Stop, Tap, Watcher};
+pub use step::{StepEnded, StepReplanned, StepStarted, StepVia};
+pub use tap::{Next, Outgoing, Question, Reply, Stop, Tap, Watcher};
 pub use tier::{Tier, TierError};
+pub use tool::{
+    Content, ToolCalled, ToolChanged, ToolFault, ToolListed, ToolOffered, ToolOutcome, ToolRegistered,
+    ToolReturned, ToolSide, ToolVia,
+};

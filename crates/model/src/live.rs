@@ -78,7 +78,8 @@ impl Live {
     }
 }
 
-fn is_name(name: &str) -> bool {
+/// Whether a session or a snapshot may be called so.
+pub fn is_name(name: &str) -> bool {
     let word = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
     let is_id = name.parse::<SessionId>().is_ok();
     name.starts_with(|c: char| c.is_ascii_lowercase()) && name.len() <= 63 && name.chars().all(word) && !is_id
@@ -155,16 +156,177 @@ pub struct SessionInfo {
     pub workdir: PathBuf,
     pub policy: bool,
     pub running: usize,
+    /// How many transactions are open, each within the one before.
+    #[serde(default)]
+    pub transactions: usize,
     /// The last of them, the oldest first.
     pub execs: Vec<ExecInfo>,
     pub usage: Counters,
+}
+
+/// A change, with what changed in the file.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FileDifference {
+    #[serde(flatten)]
+    pub change: crate::FileChange,
+    /// A unified difference, for text. Its lines are the inside's: escape them before a terminal sees them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub diff: Option<String>,
+    /// Why there is none where one could be expected.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub omitted: Option<String>,
+}
+
+/// What a session used in a span of time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct UsageRecord {
+    /// When the span ended, by the host's clock.
+    pub at_us: u64,
+    /// How long it was, by a clock that nobody can set.
+    pub span_us: u64,
+    pub state: LiveState,
+    /// Within the span. Nothing where the host counts none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cpu_us: Option<u64>,
+    /// At its end.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub memory: Option<u64>,
+}
+
+/// The same for all of a session.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct UsageTotal {
+    pub session: SessionId,
+    pub span_us: u64,
+    /// Of these, paused.
+    pub paused_us: u64,
+    pub cpu_us: u64,
+    /// Mebibytes of memory, each times the milliseconds that it was held.
+    pub memory_mib_ms: u64,
+}
+
+impl UsageTotal {
+    pub fn of(session: SessionId, records: &[UsageRecord]) -> Self {
+        let paused = |record: &&UsageRecord| record.state != LiveState::Running;
+        let bytes = |record: &UsageRecord| u128::from(record.memory.unwrap_or(0));
+        let held: u128 = records.iter().map(|record| bytes(record) * u128::from(record.span_us)).sum();
+        Self {
+            session,
+            span_us: records.iter().map(|record| record.span_us).sum(),
+            paused_us: records.iter().filter(paused).map(|record| record.span_us).sum(),
+            cpu_us: records.iter().filter_map(|record| record.cpu_us).sum(),
+            memory_mib_ms: u64::try_from(held / (1 << 20) / 1000).unwrap_or(u64::MAX),
+        }
+    }
+}
+
+/// What becomes of a command's changes where it is a transaction of its own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum ExecTx {
+    /// Kept if it exits with 0.
+    #[default]
+    Auto,
+    Commit,
+    Rollback,
+}
+
+impl ExecTx {
+    pub const fn keeps(self, exit: Exit) -> bool {
+        match self {
+            Self::Auto => exit.code() == 0,
+            Self::Commit => true,
+            Self::Rollback => false,
+        }
+    }
+}
+
+impl FromStr for ExecTx {
+    type Err = SpecError;
+    fn from_str(text: &str) -> Result<Self, SpecError> {
+        match text {
+            "auto" => Ok(Self::Auto),
+            "commit" => Ok(Self::Commit),
+            "rollback" => Ok(Self::Rollback),
+            _ => Err(SpecError::Choice {
+                field: "tx",
+                value: text.to_owned(),
+                allowed: "auto, commit, rollback",
+            }),
+        }
+    }
+}
+
+/// What became of a transaction.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Settled {
+    pub kept: bool,
+    /// How many are still open around it.
+    pub depth: usize,
+    /// Where it was the session's own: what became of it on the host.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub host: Option<crate::ChangesDecided>,
+    /// What it did outside, which no rollback takes back; told where it was rolled back.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub effects: Vec<String>,
+    /// How many more of them there are than are told.
+    #[serde(default, skip_serializing_if = "crate::change::is_none")]
+    pub more: u64,
+}
+
+/// What has to be known of frozen layers to go on over them: from when on a change in the work dir is someone
+/// else's, by the clock that stamps files, and whose ids their files carry.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Provenance {
+    pub seconds: i64,
+    pub nanos: u32,
+    /// That clock's lead over one that nobody can set, in nanoseconds.
+    pub lead: i64,
+    /// Which range of the host's ids stands behind the inside's; nothing where they are the caller's own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ids: Option<u32>,
+}
+
+/// The files of a session as they were at some moment: layers that nobody changes any more, over a work dir.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Snapshot {
+    pub name: String,
+    /// Whose files they were.
+    pub session: SessionId,
+    pub taken_us: u64,
+    pub workdir: PathBuf,
+    /// By their ids, the upper ones first.
+    pub layers: Vec<SessionId>,
+    pub since: Provenance,
+}
+
+/// Sandboxes that are prepared before anyone asks for a session.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PoolInfo {
+    /// How many of each kind there are to be.
+    pub size: usize,
+    pub kinds: Vec<PoolKind>,
+    /// Sessions that began with one.
+    pub claimed: u64,
+    /// Sessions that found none, and were made from nothing.
+    pub missed: u64,
+}
+
+/// What has to be known before a sandbox is prepared; all else is bound when it is claimed.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PoolKind {
+    pub profile: crate::Profile,
+    pub users: crate::UserMode,
+    /// Whether something may leave it, by a policy.
+    pub egress: bool,
+    pub ready: usize,
 }
 
 /// Something that a person or the clock did to a session.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SessionChanged {
-    /// `pause`, `resume`, `extend`, `kill`.
+    /// `pause`, `resume`, `extend`, `kill`, `begin`, `commit`, `rollback`, `snapshot`, `restore`, `fork`.
     pub what: String,
     pub by: String,
     #[serde(default, skip_serializing_if = "String::is_empty")]

@@ -1,7 +1,7 @@
 //! How a layer that understands traffic looks at it, without the proxy knowing what it understands: it sees an
 //! exchange as the sandbox does, with placeholders where credentials go, and can answer in the upstream's place.
 
-use crate::Ending;
+use crate::{Answer, Ending};
 use std::time::Duration;
 
 /// A request that a policy let go, as it came from inside.
@@ -41,6 +41,11 @@ pub trait Watcher: Send {
         Next::Forward
     }
 
+    /// What a person said to a question of [`Next::Ask`], or that nobody did. Without a word of its own it is a no.
+    fn asked(&mut self, question: &Question, _answer: Answer, _by: &str, _waited_us: u64) -> Next {
+        Next::Refuse(Stop { cause: "review".to_owned(), reason: question.reason.clone() })
+    }
+
     fn answered(&mut self, status: u16, headers: &[(&str, &[u8])]);
 
     fn received(&mut self, chunk: &[u8]);
@@ -56,6 +61,20 @@ pub enum Next {
     Refuse(Stop),
     /// It never leaves: this is the answer.
     Answer(Reply),
+    /// It waits for a person; [`Watcher::asked`] is told what they said.
+    Ask(Question),
+}
+
+/// What a person is asked.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Question {
+    /// Where it is on record.
+    pub event: u64,
+    pub rule: String,
+    pub reason: String,
+    /// `tool`, and which with what.
+    pub kind: String,
+    pub what: String,
 }
 
 /// A request that must not go, in words for whoever sent it.
@@ -65,6 +84,13 @@ pub struct Stop {
     /// A short word that stays the same: `spend-cap`, `not-recorded-before`…
     pub cause: String,
     pub reason: String,
+}
+
+impl Stop {
+    /// The cause of a request that would cost more than a budget has left.
+    pub const SPEND_CAP: &str = "spend-cap";
+    /// The cause of a request that a replay has no answer for.
+    pub const NOT_RECORDED: &str = "not-recorded";
 }
 
 /// An answer from a recording.

@@ -53,11 +53,16 @@ impl SigningKey {
         &self.public
     }
 
+    pub(crate) fn sign(&self, message: &[u8]) -> [u8; 64] {
+        let mut signature = [0u8; 64];
+        signature.copy_from_slice(self.pair.sign(message).as_ref());
+        signature
+    }
+
     /// The body of the event that carries this statement.
     pub fn attest(&self, statement: &Statement) -> Checkpoint {
         let key = self.public.id();
-        let signature = self.pair.sign(statement.message(&key).as_bytes());
-        let signature = BASE64.encode(signature);
+        let signature = BASE64.encode(self.sign(statement.message(&key).as_bytes()));
         Checkpoint { count: statement.count, covers: statement.covers, key, signature }
     }
 }
@@ -104,8 +109,11 @@ impl PublicKey {
     pub(crate) fn has_signed(&self, statement: &Statement, signature: &str) -> bool {
         // The decoder accepts one text per signature, so that a changed text is never "the same" one.
         let Ok(signature) = BASE64.decode(signature) else { return false };
-        let message = statement.message(&self.id);
-        UnparsedPublicKey::new(&ED25519, &self.bytes).verify(message.as_bytes(), &signature).is_ok()
+        self.verifies(statement.message(&self.id).as_bytes(), &signature)
+    }
+
+    pub(crate) fn verifies(&self, message: &[u8], signature: &[u8]) -> bool {
+        UnparsedPublicKey::new(&ED25519, &self.bytes).verify(message, signature).is_ok()
     }
 }
 

@@ -1,5 +1,5 @@
 //! What makes a trace provable: one canonical text per value, digests, the hash chain over events, and
-//! Ed25519 signatures over points of that chain. And what keeps a secret at rest: authenticated encryption.
+//! Ed25519 signatures over points of that chain; envelopes for what leaves the host. And what keeps a secret at rest: authenticated encryption.
 //!
 //! This crate does no I/O and reads neither a clock nor a source of randomness: times and seeds come from
 //! the caller. It holds the only use of a cryptographic library outside TLS.
@@ -9,6 +9,7 @@ mod chain;
 mod checkpoint;
 mod cipher;
 mod digest;
+pub mod dsse;
 mod foreign;
 mod key;
 mod keyring;
