@@ -1,6 +1,7 @@
 //! Requests that wait for a person. Nothing is sent while one waits; no answer in time is a no, and a client
 //! that goes away takes its question with it.
 
+use cofferdam_model::Answer;
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -32,6 +33,7 @@ pub(crate) enum Reply {
     Allowed { by: String },
     Denied { by: String },
     TimedOut,
+    Withdrawn,
 }
 
 #[derive(Debug, Error, PartialEq, Eq)]
@@ -77,6 +79,11 @@ impl Approvals {
     fn answer(&self, id: u64, reply: Reply) -> Result<(), ApprovalError> {
         let waiting = self.lock().1.remove(&id).ok_or(ApprovalError::Unknown(id))?;
         waiting.reply.send(reply).map_err(|_| ApprovalError::Unknown(id))
+    }
+
+    /// Takes a question back: whoever waits for its answer learns that.
+    pub fn withdraw(&self, id: u64) {
+        let _ = self.answer(id, Reply::Withdrawn);
     }
 
     /// Denies all that wait, as when the session ends.
@@ -126,6 +133,35 @@ impl Question {
     }
 }
 
+/// A question of someone who has a thread to wait on.
+pub struct Put {
+    pub(crate) question: Question,
+    pub(crate) patience: Duration,
+}
+
+impl Put {
+    /// By which it is answered or withdrawn.
+    pub fn id(&self) -> u64 {
+        self.question.id
+    }
+
+    /// Waits, and says who answered; nobody where the time was up, or it was withdrawn.
+    pub fn wait(self) -> (Answer, String) {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build();
+        let reply = match runtime {
+            Ok(runtime) => runtime.block_on(self.question.wait(self.patience)),
+            // Nothing to wait with: nobody has said yes.
+            Err(_) => Reply::TimedOut,
+        };
+        match reply {
+            Reply::Allowed { by } => (Answer::Allowed, by),
+            Reply::Denied { by } => (Answer::Denied, by),
+            Reply::TimedOut => (Answer::TimedOut, String::new()),
+            Reply::Withdrawn => (Answer::Withdrawn, String::new()),
+        }
+    }
+}
+
 impl Drop for Question {
     fn drop(&mut self) {
         self.queue.lock().1.remove(&self.id);
@@ -171,6 +207,29 @@ mod tests {
         assert_eq!(queue.pending().len(), 1);
         drop(gone);
         assert_eq!(queue.pending(), []);
+    }
+
+    #[test]
+    fn a_question_of_a_thread_is_answered_withdrawn_or_out_of_time() {
+        let queue = Arc::new(Approvals::default());
+        let long = Duration::from_secs(60);
+        for (expected, patience) in [
+            (Answer::Allowed, long),
+            (Answer::Denied, long),
+            (Answer::Withdrawn, long),
+            (Answer::TimedOut, Duration::ZERO),
+        ] {
+            let put = Put { question: queue.ask(held(), patience).unwrap(), patience };
+            let id = put.id();
+            match expected {
+                Answer::Allowed => queue.allow(id, "me").unwrap(),
+                Answer::Denied => queue.deny(id, "me").unwrap(),
+                Answer::Withdrawn => queue.withdraw(id),
+                Answer::TimedOut => {}
+            }
+            assert_eq!(put.wait().0, expected);
+            assert!(queue.pending().is_empty());
+        }
     }
 
     #[test]

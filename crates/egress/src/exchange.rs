@@ -4,7 +4,7 @@
 use crate::budget::Meter;
 use crate::rescue::Failure;
 use crate::swap::UsedCredential;
-use cofferdam_model::{Body, EgressDecided, EgressEnded, Ending, Record};
+use cofferdam_model::{Body, EgressDecided, EgressEnded, Ending, Record, Watcher};
 use cofferdam_policy::Alarm;
 use std::collections::HashMap;
 use std::future::poll_fn;
@@ -64,6 +64,9 @@ pub(crate) struct Exchange {
     wakers: [Mutex<Option<Waker>>; 2],
     detail: OnceLock<String>,
     flags: Mutex<Vec<String>>,
+    /// Who follows it; told of its end before that is recorded.
+    watcher: Mutex<Option<Box<dyn Watcher>>>,
+    is_watched: AtomicBool,
 }
 
 /// Who is told of what is found while an exchange is under way.
@@ -145,6 +148,20 @@ impl Exchange {
         self.uploaded.store(true, Relaxed);
     }
 
+    /// From here on `watcher` follows it.
+    pub(crate) fn watched_by(&self, watcher: Box<dyn Watcher>) {
+        *lock(&self.watcher) = Some(watcher);
+        self.is_watched.store(true, Relaxed);
+    }
+
+    /// What the watcher says, if there is one.
+    pub(crate) fn watch<T>(&self, look: impl FnOnce(&mut dyn Watcher) -> T) -> Option<T> {
+        if !self.is_watched.load(Relaxed) {
+            return None;
+        }
+        lock(&self.watcher).as_mut().map(|watcher| look(watcher.as_mut()))
+    }
+
     pub(crate) fn is_uploaded(&self) -> bool {
         self.uploaded.load(Relaxed)
     }
@@ -201,9 +218,14 @@ impl Drop for Exchange {
     fn drop(&mut self) {
         lock(&self.live.open).remove(&self.id);
         let status = self.status.load(Relaxed);
+        // Nobody told an end: the client took its connection away.
+        let ending = self.ending().unwrap_or(Ending::ClientGone);
+        let watcher = lock(&self.watcher).take();
+        if watcher.is_some_and(|watcher| watcher.ended(ending).is_err()) {
+            self.live.unrecorded.store(true, Relaxed);
+        }
         let body = Body::EgressEnded(EgressEnded {
-            // Nobody told an end: the client took its connection away.
-            ending: self.ending().unwrap_or(Ending::ClientGone),
+            ending,
             status: (status != 0).then_some(status),
             sent: self.sent.load(Relaxed),
             received: self.received.load(Relaxed),
@@ -279,6 +301,8 @@ impl Live {
             wakers: Default::default(),
             detail: OnceLock::new(),
             flags: Mutex::default(),
+            watcher: Mutex::default(),
+            is_watched: AtomicBool::new(false),
         });
         lock(&self.open).insert(id, Arc::downgrade(&exchange));
         exchange
@@ -312,7 +336,7 @@ fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use cofferdam_model::{NotRecorded, Verdict, Via};
+    use cofferdam_model::{BlobRef, NotRecorded, Verdict, Via};
 
     #[derive(Default)]
     struct Kept(Mutex<Vec<(Option<u64>, Body)>>);
@@ -321,6 +345,10 @@ mod tests {
         fn append(&self, parent: Option<u64>, body: &Body) -> Result<u64, NotRecorded> {
             lock(&self.0).push((parent, body.clone()));
             Ok(0)
+        }
+
+        fn keep(&self, _: &[u8]) -> Result<BlobRef, NotRecorded> {
+            Err(NotRecorded::bytes("there is no store here"))
         }
     }
 

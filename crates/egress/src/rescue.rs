@@ -10,7 +10,7 @@ use crate::http::flow::Flow;
 use crate::swap::{Refusal, Why};
 use crate::upstream::dial::DialError;
 use bytes::Bytes;
-use cofferdam_model::{Ending, NotRecorded};
+use cofferdam_model::{Ending, NotRecorded, Stop};
 use cofferdam_policy::{Alarm, HostError};
 use http::header::{self, HeaderName, HeaderValue};
 use http::{HeaderMap, Method, Response, StatusCode};
@@ -68,6 +68,8 @@ pub(crate) enum Failure {
     NotText,
     #[error("{0}")]
     Stopped(String),
+    #[error(transparent)]
+    Tapped(#[from] Stop),
     #[error("egress is paused: wait until it is resumed")]
     Paused,
     #[error("the body is over {limit} bytes, and a rule looks at it: send less")]
@@ -113,7 +115,8 @@ impl Failure {
             Self::Denied(_) | Self::Address { .. } | Self::Doh(_) | Self::Leak(_) | Self::Opening(_) => {
                 StatusCode::FORBIDDEN
             }
-            Self::Cut(_) | Self::Secret(_) | Self::NotText | Self::Stopped(_) => StatusCode::FORBIDDEN,
+            Self::Cut(_) | Self::Secret(_) | Self::NotText => StatusCode::FORBIDDEN,
+            Self::Stopped(_) | Self::Tapped(_) => StatusCode::FORBIDDEN,
             Self::Dial(DialError::Forbidden { .. } | DialError::ThisHost { .. }) => StatusCode::FORBIDDEN,
             Self::Dial(_) | Self::Upstream { .. } | Self::BrokeOff(_) | Self::Unreadable { .. } => {
                 StatusCode::BAD_GATEWAY
@@ -122,7 +125,7 @@ impl Failure {
     }
 
     /// A word that stays the same, for the record and for programs.
-    pub(crate) fn cause(&self) -> &'static str {
+    pub(crate) fn cause(&self) -> &str {
         match self {
             Self::Denied(_) => "denied",
             Self::Malformed(why) => why.code(),
@@ -139,6 +142,7 @@ impl Failure {
             Self::Secret(_) => "secret",
             Self::NotText => "message-not-text",
             Self::Stopped(_) => "refused",
+            Self::Tapped(stop) => &stop.cause,
             Self::Paused => "paused",
             Self::TooLarge { .. } => "body-too-large",
             Self::OverBudget(_) => "over-budget",
@@ -168,6 +172,7 @@ impl Failure {
             }),
             Self::Secret(_) => Some(Alarm::SecretLeak),
             Self::OverBudget(_) => Some(Alarm::Budget),
+            Self::Tapped(stop) if stop.cause == Stop::SPEND_CAP => Some(Alarm::Budget),
             Self::Denied(_) => Some(Alarm::Denied),
             _ => None,
         }
@@ -196,7 +201,7 @@ const CAUSE: HeaderName = HeaderName::from_static("x-cofferdam-refused");
 
 /// What the client gets, in the form its request asks for.
 pub(crate) fn answer(failure: &Failure, asked: &Asked) -> Response<Flow> {
-    let cause = HeaderValue::from_static(failure.cause());
+    let cause = HeaderValue::from_str(failure.cause()).unwrap_or(HeaderValue::from_static("refused"));
     let mut response = match asked {
         Asked::Grpc => grpc(failure),
         Asked::Json => json(failure),

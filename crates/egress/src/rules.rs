@@ -28,6 +28,7 @@ pub struct Rules {
     policy: Arc<Policy>,
     overrides: HashMap<Box<str>, (SocketAddr, Option<Trust>)>,
     alerts: Vec<Arc<Route>>,
+    offline: bool,
 }
 
 impl Rules {
@@ -54,7 +55,23 @@ impl Rules {
             overrides.insert(host.as_str().into(), (address, trust));
         }
         let alerts = policy.alerts().map(|alert| Route::new(alert, read).map(Arc::new));
-        Ok(Self { alerts: alerts.collect::<Result<_, _>>()?, overrides, policy })
+        Ok(Self { alerts: alerts.collect::<Result<_, _>>()?, overrides, policy, offline: false })
+    }
+
+    /// The same rules for a session that reaches nothing and tells nobody, whoever may change them later: the files
+    /// that connections and alerts would need are not read.
+    pub fn offline(policy: Arc<Policy>) -> Result<Self, RulesError> {
+        let mut overrides = HashMap::new();
+        for upstream in policy.upstreams() {
+            let (host, connect) = (upstream.host.clone(), upstream.connect.clone());
+            let address = connect.parse().map_err(|_| RulesError::Connect { host, connect })?;
+            overrides.insert(upstream.host.as_str().into(), (address, None));
+        }
+        Ok(Self { policy, overrides, alerts: Vec::new(), offline: true })
+    }
+
+    pub(crate) fn is_offline(&self) -> bool {
+        self.offline
     }
 
     pub fn policy(&self) -> &Arc<Policy> {

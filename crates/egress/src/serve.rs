@@ -2,7 +2,7 @@
 //! who start it are not asynchronous; the handle changes it while it runs and ends it in order.
 
 use crate::alert::Sighting;
-use crate::approvals::Approvals;
+use crate::approvals::{ApprovalError, Approvals, Held, Put};
 use crate::budget::Cap;
 use crate::dns::{self, Desk, Query, Receive, Stray, Tap};
 use crate::front;
@@ -11,7 +11,7 @@ use crate::rules::Rules;
 use crate::session::{Config, ControlError, Session, Stats};
 use crate::stream::{Accepted, Door};
 use cofferdam_model::{Body, Ending, NameAsked, StrayPacket};
-use cofferdam_policy::{Effect, Notice};
+use cofferdam_policy::{Effect, Notice, Occasion, Policy};
 use cofferdam_vault::Plain;
 use std::io;
 use std::net::{SocketAddr, TcpListener, UdpSocket};
@@ -145,10 +145,41 @@ impl Handle {
         &self.session.approvals
     }
 
+    /// Asks people about something that is no request: it is listed with what else waits, and told to whoever the
+    /// policy wants told. `event` is where it is on record.
+    pub fn put(&self, held: Held, event: u64) -> Result<Put, ApprovalError> {
+        let (destination, detail) = (format!("{} {}", held.method, held.url), held.reason.clone());
+        let patience = self.session.limits.review_time;
+        let question = self.session.approvals.ask(held, patience)?;
+        self.session.alerts.tell(Notice::Held, &self.session.coffer, || Sighting {
+            cause: "review".to_owned(),
+            destination,
+            detail,
+            held: Some(question.number()),
+            event: Some(event),
+            times: 1,
+            ..Sighting::default()
+        });
+        Ok(Put { question, patience })
+    }
+
+    /// The policy that is in force now.
+    pub fn policy(&self) -> Arc<Policy> {
+        self.session.rules.load().policy().clone()
+    }
+
+    /// Something happened elsewhere in the session: does what the policy wants done by itself then.
+    pub fn happened(&self, occasion: &Occasion<'_>) {
+        self.session.act_on(occasion);
+    }
+
     /// Puts another policy in force: for the next request, and for what is under way, which is cut where the
     /// new one denies it. Says how many were cut.
     pub fn replace_policy(&self, rules: Rules, by: &str) -> Result<u64, ControlError> {
         let rules = Arc::new(rules);
+        if let Some(heard) = &self.session.on_policy {
+            heard(rules.policy());
+        }
         self.session.rules.store(rules.clone());
         self.session.alerts.open(rules.alerts(), None);
         self.session.pool.clear();

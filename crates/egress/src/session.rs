@@ -7,14 +7,17 @@ use crate::budget::Tallies;
 use crate::exchange::{Exchange, Live, Watch};
 use crate::http::service::WITHHELD;
 use crate::names::Names;
+use crate::own::Own;
 use crate::rescue::Failure;
 use crate::rules::Rules;
 use crate::swap::Coffer;
 use crate::tls::Ca;
 use crate::upstream::pool::Pool;
 use arc_swap::ArcSwap;
-use cofferdam_model::{Body, ControlChanged, EgressDecided, EgressRefused, Ending, NotRecorded, Record, Via};
-use cofferdam_policy::{Alarm, Deed, Notice, Occasion};
+use cofferdam_model::{
+    Body, ControlChanged, EgressDecided, EgressRefused, Ending, NotRecorded, Record, Tap, Via,
+};
+use cofferdam_policy::{Alarm, Deed, Notice, Occasion, Policy};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -52,7 +55,15 @@ pub struct Config {
     pub record: Arc<dyn Record>,
     pub limits: Limits,
     pub alerting: Alerting,
+    /// Who looks at what is let go.
+    pub tap: Option<Arc<dyn Tap>>,
+    /// Who answers what is asked of the proxy itself; without anyone it is refused.
+    pub own: Option<Arc<dyn Own>>,
+    /// Hears of every other policy that is put in force, before it is.
+    pub on_policy: Option<OnPolicy>,
 }
+
+pub type OnPolicy = Box<dyn Fn(&Arc<Policy>) + Send + Sync>;
 
 /// Counters since the session began.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -82,6 +93,9 @@ pub(crate) struct Session {
     pub(crate) limits: Limits,
     pub(crate) approvals: Arc<Approvals>,
     pub(crate) alerts: Alerts,
+    pub(crate) tap: Option<Arc<dyn Tap>>,
+    pub(crate) own: Option<Arc<dyn Own>>,
+    pub(crate) on_policy: Option<OnPolicy>,
     pub(crate) live: Arc<Live>,
     pub(crate) pool: Arc<Pool>,
     pub(crate) tallies: Tallies,
@@ -91,6 +105,7 @@ pub(crate) struct Session {
 
 impl Session {
     pub(crate) fn new(config: Config) -> Arc<Self> {
+        let pool = if config.rules.is_offline() { Pool::offline() } else { Pool::default() };
         let session = Arc::new(Self {
             rules: ArcSwap::from_pointee(config.rules),
             coffer: config.coffer,
@@ -99,9 +114,12 @@ impl Session {
             live: Live::new(config.record.clone()),
             alerts: Alerts::new(config.alerting, config.record.clone()),
             record: config.record,
+            tap: config.tap,
+            own: config.own,
+            on_policy: config.on_policy,
             limits: config.limits,
             approvals: Arc::default(),
-            pool: Arc::default(),
+            pool: Arc::new(pool),
             tallies: Tallies::default(),
             counters: Counters::default(),
             paused: AtomicBool::new(false),

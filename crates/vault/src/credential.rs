@@ -96,6 +96,15 @@ pub struct Bound {
     pub generation: u64,
 }
 
+impl Bound {
+    /// A credential without a value, for a session in which nothing is sent: its placeholder stands for a text that
+    /// opens nothing anywhere.
+    pub fn hollow(credential: Credential, placeholder: String) -> Self {
+        let nothing = cofferdam_seal::digest(placeholder.as_bytes()).to_string().into_bytes();
+        Self { credential, placeholder, plain: Plain::new(nothing), generation: 1 }
+    }
+}
+
 pub(crate) fn check_name(name: &str) -> Result<(), CredentialError> {
     let fits = |b: u8| b.is_ascii_alphanumeric() || b"-_.".contains(&b);
     let first = name.as_bytes().first().is_some_and(u8::is_ascii_alphanumeric);

@@ -223,6 +223,7 @@ async fn hold(session: &Session, event: Box<EgressDecided>, policy: Arc<Policy>)
         Reply::Allowed { by } => (Answer::Allowed, by.as_str()),
         Reply::Denied { by } => (Answer::Denied, by.as_str()),
         Reply::TimedOut => (Answer::TimedOut, ""),
+        Reply::Withdrawn => (Answer::Withdrawn, ""),
     };
     answer.tell(kind, by)?;
     if kind == Answer::Allowed {
@@ -295,7 +296,7 @@ impl Cleared {
         hold(session, self.event, self.by).await
     }
 
-    /// Puts the leave on record, with the credentials that go along, and gives its place there.
+    /// Puts the leave on record, and gives its place there.
     pub(crate) fn record(
         mut self,
         session: &Session,
@@ -308,15 +309,25 @@ impl Cleared {
             None => session.record.append(None, &body)?,
         };
         let Body::EgressDecided(event) = body else { return Err(Failure::Paused) };
-        for used in spent {
-            let fact = CredentialUsed {
-                name: used.name.to_string(),
-                generation: used.generation,
-                host: event.host.clone(),
-                port: event.port,
-            };
-            session.record.append(Some(seq), &Body::CredentialUsed(fact))?;
-        }
         Ok((seq, event))
     }
+}
+
+/// Puts on record that these credentials go along with what the event `seq` let go.
+pub(crate) fn record_spent(
+    session: &Session,
+    seq: u64,
+    asked: &EgressDecided,
+    spent: &[UsedCredential],
+) -> Result<(), Failure> {
+    for used in spent {
+        let fact = CredentialUsed {
+            name: used.name.to_string(),
+            generation: used.generation,
+            host: asked.host.clone(),
+            port: asked.port,
+        };
+        session.record.append(Some(seq), &Body::CredentialUsed(fact))?;
+    }
+    Ok(())
 }

@@ -1,6 +1,7 @@
 //! A body on its way, in either direction: counted, filtered where something must be found in it, and stopped
 //! at the next poll when its exchange is cut. Nothing is collected; a slow reader slows the writer.
 
+use super::tapped::Played;
 use crate::exchange::{Exchange, Side};
 use crate::rescue::Failure;
 use crate::upstream::pool::{Key, Pool};
@@ -60,6 +61,8 @@ const IDLE: Duration = Duration::from_millis(20);
 enum Source {
     Whole(Option<Bytes>),
     Live(Incoming),
+    /// An answer from a recording.
+    Played(Played),
 }
 
 /// Where a connection goes back to once its answer was read.
@@ -80,6 +83,8 @@ pub(crate) struct Flow {
     home: Option<Box<Home>>,
     rest: Option<Rest>,
     trailers: Option<HeaderMap>,
+    /// Whether the exchange's watcher sees what passes here: not where credentials are in it.
+    is_seen: bool,
     /// Runs while a filter waits for more.
     pause: Option<Pin<Box<Sleep>>>,
     done: bool,
@@ -91,10 +96,19 @@ impl Flow {
         Self::new(Source::Whole(Some(bytes).filter(|b| !b.is_empty())), Side::Down)
     }
 
-    /// A request's body that was collected; it is counted like one that streams.
+    /// A request's body that was collected; it is counted like one that streams. Whoever watches has seen it as it
+    /// was before credentials were put in.
     pub(crate) fn collected(bytes: Bytes, exchange: Arc<Exchange>) -> Self {
         let source = Source::Whole(Some(bytes).filter(|b| !b.is_empty()));
         let mut flow = Self::new(source, Side::Up);
+        flow.exchange = Some(exchange);
+        flow.is_seen = false;
+        flow.settled_if_empty()
+    }
+
+    /// An answer that comes from no upstream.
+    pub(super) fn played(played: Played, exchange: Arc<Exchange>) -> Self {
+        let mut flow = Self::new(Source::Played(played), Side::Down);
         flow.exchange = Some(exchange);
         flow.settled_if_empty()
     }
@@ -122,6 +136,7 @@ impl Flow {
             home: None,
             rest: None,
             trailers: None,
+            is_seen: true,
             pause: None,
             done: false,
         }
@@ -138,7 +153,7 @@ impl Flow {
         self.done = true;
         match std::mem::replace(&mut self.source, Source::Whole(None)) {
             Source::Live(body) => Some(body),
-            Source::Whole(_) => None,
+            Source::Whole(_) | Source::Played(_) => None,
         }
     }
 
@@ -154,6 +169,7 @@ impl Flow {
         match &self.source {
             Source::Whole(bytes) => bytes.is_none(),
             Source::Live(body) => body.is_end_stream(),
+            Source::Played(played) => played.is_over(),
         }
     }
 
@@ -164,7 +180,13 @@ impl Flow {
         }
         let Some(exchange) = &self.exchange else { return };
         match self.side {
-            Side::Up => exchange.uploaded(),
+            Side::Up => {
+                exchange.uploaded();
+                if self.is_seen {
+                    // Too late to change anything: only what is held can be stopped.
+                    exchange.watch(|watcher| drop(watcher.sent_all()));
+                }
+            }
             Side::Down => exchange.end(Ending::Complete),
         }
         if let Some(home) = self.home.take()
@@ -203,22 +225,27 @@ impl Flow {
             Some(filter) => filter.pass(chunk).map_err(FlowError::Refused)?,
             None => chunk,
         };
-        self.count(passed.len())?;
+        self.count(&passed)?;
         Ok(passed)
     }
 
-    fn count(&mut self, bytes: usize) -> Result<(), FlowError> {
+    fn count(&mut self, bytes: &Bytes) -> Result<(), FlowError> {
         let Some(exchange) = &self.exchange else { return Ok(()) };
-        exchange.count(self.side, bytes);
+        exchange.count(self.side, bytes.len());
         if let Some(filter) = &mut self.filter {
             exchange.count_scrubbed(filter.replaced());
             filter.noticed().into_iter().for_each(|text| exchange.flag(text));
         }
         if exchange.is_cut() {
-            Err(FlowError::Cut(exchange.ending().unwrap_or(Ending::Refused)))
-        } else {
-            Ok(())
+            return Err(FlowError::Cut(exchange.ending().unwrap_or(Ending::Refused)));
         }
+        if self.is_seen && !bytes.is_empty() {
+            exchange.watch(|watcher| match self.side {
+                Side::Up => watcher.sent(bytes),
+                Side::Down => watcher.received(bytes),
+            });
+        }
+        Ok(())
     }
 
     /// The end of the data: what the filter held back, then the trailers.
@@ -229,7 +256,7 @@ impl Flow {
             if let Some(trailers) = &mut trailers {
                 filter.trailers(trailers).map_err(FlowError::Refused)?;
             }
-            self.count(last.len())?;
+            self.count(&last)?;
         }
         self.settle();
         if last.is_empty() {
@@ -248,7 +275,7 @@ impl Flow {
         ready!(pause.as_mut().poll(cx));
         self.pause = None;
         let bytes = filter.idle().map_err(FlowError::Refused)?;
-        self.count(bytes.len())?;
+        self.count(&bytes)?;
         Poll::Ready(Ok(Frame::data(bytes)))
     }
 
@@ -256,6 +283,7 @@ impl Flow {
         match &mut self.source {
             Source::Whole(bytes) => Poll::Ready(bytes.take().map(|bytes| Ok(Frame::data(bytes)))),
             Source::Live(body) => Pin::new(body).poll_frame(cx),
+            Source::Played(played) => played.poll(cx).map(|part| part.map(|part| Ok(Frame::data(part)))),
         }
     }
 }
@@ -315,6 +343,9 @@ impl Body for Flow {
             _ if self.filter.is_some() => SizeHint::default(),
             Source::Whole(bytes) => SizeHint::with_exact(bytes.as_ref().map_or(0, |b| b.len() as u64)),
             Source::Live(body) => body.size_hint(),
+            Source::Played(played) => {
+                played.left().map_or_else(SizeHint::default, |left| SizeHint::with_exact(left as u64))
+            }
         }
     }
 }

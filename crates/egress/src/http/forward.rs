@@ -2,11 +2,12 @@
 //! nothing else; and brings the answer back with the placeholders where the credentials were.
 
 use super::body::{Payload, Scrubbing};
-use super::decide::{Cleared, Question};
+use super::decide::{Cleared, Question, record_spent};
 use super::flow::{Filter, Flow, Home, Rest};
 use super::identify::{Scheme, Target, address_to};
 use super::prepare::{Prepared, Preparing, prepare};
 use super::service::{Conn, Upgrade};
+use super::tapped::{Offer, Seen, fields, refused};
 use super::upgrade::{Filters, relay};
 use super::{hop, websocket};
 use crate::exchange::{Exchange, Side};
@@ -45,6 +46,7 @@ pub(crate) async fn forward(mut this: Forwarding<'_>) -> Result<Response<Flow>, 
     let conn = this.conn;
     let session = &conn.session;
     let is_h2 = this.head.version == Version::HTTP_2;
+    let tapped = Seen::of(session, &this.head);
     let prepared = prepare(Preparing {
         session,
         rules: this.rules,
@@ -53,7 +55,7 @@ pub(crate) async fn forward(mut this: Forwarding<'_>) -> Result<Response<Flow>, 
         payload: &mut *this.payload,
         upgrade: this.upgrade.as_ref().map(|upgrade| &upgrade.protocol),
     });
-    let (Prepared { used, filter, noticed, doubt }, mut cleared) = (prepared.await?, this.cleared);
+    let (Prepared { used, mut filter, noticed, doubt, seen }, mut cleared) = (prepared.await?, this.cleared);
     if let Some(doubt) = doubt {
         cleared = cleared.review(session, doubt).await?;
     }
@@ -64,6 +66,23 @@ pub(crate) async fn forward(mut this: Forwarding<'_>) -> Result<Response<Flow>, 
     let exchange = session.live.begin(seq, event, used.credentials.clone(), limits, this.began);
     noticed.into_iter().for_each(|text| exchange.flag(text));
     still_allowed(session, this.rules, &used, &exchange)?;
+    if let Some(tapped) = tapped {
+        let offer = Offer {
+            session,
+            exchange: &exchange,
+            event: seq,
+            target: &this.target,
+            headers: &mut this.head.headers,
+            payload: &mut *this.payload,
+            seen,
+            filter: &mut filter,
+            upgrades: this.upgrade.is_some(),
+        };
+        if let Some(answer) = tapped.offer(offer).await? {
+            return Ok(answer);
+        }
+    }
+    record_spent(session, seq, &exchange.asked, &used.credentials).map_err(|e| refused(&exchange, e))?;
     let tls = this.target.scheme == Scheme::Https;
     let key = Key {
         host: this.target.host.clone(),
@@ -93,8 +112,8 @@ pub(crate) async fn forward(mut this: Forwarding<'_>) -> Result<Response<Flow>, 
     };
     let (response, sender) = sent.map_err(|failure| {
         // What never left, or was refused on its way, is still there to be read to its end.
-        let refused = || rest.lock().unwrap_or_else(PoisonError::into_inner).take();
-        if let Some(body) = request.and_then(|request| request.into_body().reclaim()).or_else(refused) {
+        let stopped = || rest.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(body) = request.and_then(|request| request.into_body().reclaim()).or_else(stopped) {
             *this.payload = Payload::Live(body);
         }
         ended(&exchange, failure)
@@ -229,6 +248,7 @@ impl Back<'_> {
         // It would lead the client around us.
         head.headers.remove(ALT_SVC);
         head.version = Version::HTTP_11;
+        self.exchange.watch(|watcher| watcher.answered(head.status.as_u16(), &fields(&head.headers)));
         if head.status == StatusCode::SWITCHING_PROTOCOLS {
             return self.switch(head, body, answered, filter);
         }

@@ -10,5 +10,6 @@ pub(crate) mod identify;
 mod prepare;
 mod rewrite;
 pub(crate) mod service;
+mod tapped;
 pub(crate) mod upgrade;
 mod websocket;

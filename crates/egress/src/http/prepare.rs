@@ -8,6 +8,7 @@ use crate::rescue::Failure;
 use crate::rules::Rules;
 use crate::session::Session;
 use crate::swap::{BodyPlan, Destination, Used};
+use bytes::Bytes;
 use cofferdam_policy::{Class, GuardAction};
 use http::Version;
 use http::header::{self, HeaderValue};
@@ -33,13 +34,15 @@ pub(super) struct Prepared {
     pub(super) noticed: Vec<String>,
     /// What a person must be asked about first.
     pub(super) doubt: Option<String>,
+    /// The body before credentials were put in, where all of it is here.
+    pub(super) seen: Option<Bytes>,
 }
 
 pub(super) async fn prepare(this: Preparing<'_>) -> Result<Prepared, Failure> {
     let Preparing { session, rules, to, head, payload, upgrade } = this;
     if upgrade.is_none() && payload.is_empty() {
         let used = session.coffer.swap_head(&to, head)?;
-        return Ok(Prepared { used, filter: None, noticed: Vec::new(), doubt: None });
+        return Ok(Prepared { used, filter: None, noticed: Vec::new(), doubt: None, seen: None });
     }
     let plan = session.coffer.request_body(&to, head)?;
     let guard = guard(session, rules, to.host, head, upgrade)?;
@@ -56,16 +59,17 @@ pub(super) async fn prepare(this: Preparing<'_>) -> Result<Prepared, Failure> {
     let mut outgoing = Outgoing::new(scan, guard);
     let Payload::Whole(bytes) = payload else {
         let filter = (!outgoing.is_idle()).then(|| Box::new(outgoing) as Box<dyn Filter>);
-        return Ok(Prepared { used, filter, noticed: Vec::new(), doubt: None });
+        return Ok(Prepared { used, filter, noticed: Vec::new(), doubt: None, seen: None });
     };
     // The guard comes first: what the swap puts in is a secret, and belongs there.
     *bytes = outgoing.whole(bytes)?;
+    let seen = Some(bytes.clone());
     if let Some(mut swap) = swap {
         swap.push(bytes)?;
         *bytes = swap.finish(&mut used)?;
     }
     head.headers.insert(header::CONTENT_LENGTH, HeaderValue::from(bytes.len()));
-    Ok(Prepared { used, filter: None, noticed: outgoing.noticed, doubt: outgoing.doubt })
+    Ok(Prepared { used, filter: None, noticed: outgoing.noticed, doubt: outgoing.doubt, seen })
 }
 
 /// Goes out with its head, in one piece, and where it is refused nothing of it has gone. Only a body whose length

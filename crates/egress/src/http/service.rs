@@ -10,6 +10,7 @@ use super::rewrite::Changes;
 use super::{doh, hop};
 use crate::front::framing::{MAX_FIELDS, MAX_HEAD};
 use crate::front::gate::{Gate, Opened};
+use crate::own;
 use crate::rescue::{self, Asked, Failure};
 use crate::rules::Rules;
 use crate::session::Session;
@@ -103,7 +104,12 @@ async fn answer(conn: Arc<Conn>, mut request: Request<Incoming>) -> Result<Respo
     let client = hop::upgrade(request.headers()).map(|_| hyper::upgrade::on(&mut request));
     let (head, body) = request.into_parts();
     let mut payload = Payload::Live(body);
-    let failure = match exchange(&conn, head, &mut payload, client).await {
+    let own = conn.session.own.as_ref().filter(|_| conn.bound.is_none() && uri.authority().is_none());
+    let answered = match own {
+        Some(own) => own::answer(&conn.session, own.as_ref(), &head, &mut payload).await,
+        None => exchange(&conn, head, &mut payload, client).await,
+    };
+    let failure = match answered {
         Ok(response) => return Ok(response),
         Err(failure) => failure,
     };

@@ -30,6 +30,8 @@ pub(crate) enum DialError {
     Connect { host: String, source: io::Error },
     #[error("`{host}` is not trusted or speaks no TLS ({source}): check its certificate")]
     Handshake { host: String, source: io::Error },
+    #[error("nothing is reached in this session, so neither is `{0}`: it answers from a recording only")]
+    Offline(String),
     #[error(transparent)]
     Trust(#[from] TrustError),
 }
@@ -47,10 +49,19 @@ pub(crate) struct Route {
 pub(crate) struct Dialer {
     resolver: OnceCell<TokioResolver>,
     system: SystemTrust,
+    offline: bool,
 }
 
 impl Dialer {
+    /// Reaches nothing: not even a name is looked up.
+    pub(crate) fn offline() -> Self {
+        Self { offline: true, ..Self::default() }
+    }
+
     pub(crate) async fn tcp(&self, route: &Route) -> Result<TcpStream, DialError> {
+        if self.offline {
+            return Err(DialError::Offline(route.host.to_string()));
+        }
         let addresses = match &route.fixed {
             Some((address, _)) => vec![*address],
             None => self.resolve(&route.host, route.port).await?,
@@ -129,5 +140,17 @@ mod tests {
             assert!(judge("a.example", bad.parse().unwrap()).is_err(), "{bad}");
         }
         assert!(judge("a.example", "93.184.216.34".parse().unwrap()).is_ok());
+    }
+
+    #[test]
+    fn who_is_offline_reaches_not_even_what_listens() {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let fixed = Some((listener.local_addr().unwrap(), None));
+        let route = Route { host: "a.example".into(), port: 443, fixed };
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(async {
+            assert!(matches!(Dialer::offline().tcp(&route).await, Err(DialError::Offline(_))));
+            assert!(Dialer::default().tcp(&route).await.is_ok());
+        });
     }
 }

@@ -73,6 +73,11 @@ pub(crate) struct Pool {
 }
 
 impl Pool {
+    /// Of no connections.
+    pub(crate) fn offline() -> Self {
+        Self { dialer: Dialer::offline(), ..Self::default() }
+    }
+
     pub(crate) fn dialer(&self) -> &Dialer {
         &self.dialer
     }

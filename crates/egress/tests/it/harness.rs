@@ -3,7 +3,7 @@
 use cofferdam_egress::names::Names;
 use cofferdam_egress::swap::Coffer;
 use cofferdam_egress::{Alerting, Ca, Config, Handle, Limits, Listeners, Rules, serve};
-use cofferdam_model::{Body, EgressDecided, EgressEnded, EgressRefused, NotRecorded, Record};
+use cofferdam_model::{BlobRef, Body, EgressDecided, EgressEnded, EgressRefused, NotRecorded, Record, Tap};
 use cofferdam_policy::Policy;
 use cofferdam_vault::{Bound, Credential, Place, Plain};
 use std::io::{Read, Write};
@@ -38,6 +38,10 @@ impl Record for Kept {
         let mut events = self.events.lock().unwrap();
         events.push((parent, body.clone()));
         Ok(events.len() as u64 - 1)
+    }
+
+    fn keep(&self, _: &[u8]) -> Result<BlobRef, NotRecorded> {
+        Err(NotRecorded::bytes("there is no store here"))
     }
 }
 
@@ -94,6 +98,7 @@ pub(crate) struct Setup {
     pub(crate) transparent: Vec<TcpListener>,
     pub(crate) names: Arc<Names>,
     pub(crate) dns: Option<UdpSocket>,
+    pub(crate) tap: Option<Arc<dyn Tap>>,
 }
 
 impl Setup {
@@ -106,11 +111,17 @@ impl Setup {
             transparent: vec![],
             names: Arc::new(Names::new(100)),
             dns: None,
+            tap: None,
         }
     }
 
     pub(crate) fn credentials(mut self, credentials: Vec<Bound>) -> Self {
         self.credentials = credentials;
+        self
+    }
+
+    pub(crate) fn tap(mut self, tap: Arc<dyn Tap>) -> Self {
+        self.tap = Some(tap);
         self
     }
 
@@ -132,6 +143,9 @@ impl Setup {
             record: kept.clone(),
             limits: self.limits,
             alerting: Alerting { session: SESSION.into(), sign },
+            tap: self.tap,
+            own: None,
+            on_policy: None,
         };
         let proxy = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = proxy.local_addr().unwrap();

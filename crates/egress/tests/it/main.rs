@@ -15,4 +15,6 @@ mod protocols;
 #[cfg(test)]
 mod resources;
 #[cfg(test)]
+mod tap;
+#[cfg(test)]
 mod upstream;
