@@ -15,14 +15,20 @@
 mod archive;
 mod blob;
 mod lines;
+mod otlp;
+mod query;
 mod reader;
+mod reduce;
 mod story;
 mod verify;
 mod writer;
 
 pub use archive::{ArchiveError, MAX_ARCHIVE, pack, unpack};
 pub use blob::BlobError;
+pub use otlp::to_otlp;
+pub use query::Query;
 pub use reader::{ReadError, Reader};
+pub use reduce::{Payload, to_run};
 pub use story::{Exec, Story, Told, reduce};
 pub use verify::{Bad, Check, Payloads, Reason, State, Verification, verify};
 pub use writer::{Options, Sealed, WriteError, Writer, prepare};

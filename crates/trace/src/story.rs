@@ -45,6 +45,9 @@ pub struct Story {
     /// What left, what was refused and what was changed about that, in order.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub egress: Vec<Told<Body>>,
+    /// Models that were called, tools that were offered and called, and the steps that the agent told of, in order.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub work: Vec<Told<Body>>,
     /// What people and the clock did to it.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub life: Vec<Told<SessionChanged>>,
@@ -100,7 +103,8 @@ impl Story {
             Body::Limit(fact) => self.limits.push(told(event, fact)),
             Body::FileChanged(fact) => self.changes.push(told(event, fact)),
             Body::ChangesDecided(fact) => self.decision = Some(told(event, fact)),
-            body @ (Body::EgressDecided(_)
+            body @ (Body::EgressOpened(_)
+            | Body::EgressDecided(_)
             | Body::EgressEnded(_)
             | Body::EgressRefused(_)
             | Body::CredentialUsed(_)
@@ -108,7 +112,21 @@ impl Story {
             | Body::ControlChanged(_)
             | Body::NameAsked(_)
             | Body::StrayPacket(_)
-            | Body::AlertSent(_)) => self.egress.push(told(event, body)),
+            | Body::AlertSent(_)
+            | Body::ExchangeRecorded(_)
+            | Body::ReplayStarted(_)
+            | Body::ReplayServed(_)
+            | Body::ReplayMissed(_)) => self.egress.push(told(event, body)),
+            body @ (Body::ModelCalled(_)
+            | Body::ToolListed(_)
+            | Body::ToolRegistered(_)
+            | Body::ToolChanged(_)
+            | Body::ToolCalled(_)
+            | Body::ToolReturned(_)
+            | Body::ToolFault(_)
+            | Body::StepStarted(_)
+            | Body::StepEnded(_)
+            | Body::StepReplanned(_)) => self.work.push(told(event, body)),
             Body::SessionChanged(fact) => self.life.push(told(event, fact)),
             Body::SessionEnded(fact) => self.end = Some(told(event, fact)),
             Body::Checkpoint(_) => self.signatures += 1,
