@@ -9,6 +9,7 @@
 //! delta     the alignment                  → what changed, where, and what is mere noise
 //! enforce, claims, ground                  → reasons of their own
 //! verdict   baselines, a run, all reasons  → pass, fail or review, in order of weight
+//! compare   all of it, for one session
 //! ```
 
 pub mod align;
@@ -20,5 +21,7 @@ pub mod foreign;
 pub mod ground;
 pub mod reason;
 pub mod verdict;
+mod whole;
 
 pub use reason::{Outcome, Place, Reason, Scorer, Side};
+pub use whole::{Setup, compare};

@@ -176,7 +176,11 @@ pub(crate) fn spelled(words: &[&str]) -> Option<(f64, usize)> {
                 total += part;
                 part = 0.0;
             }
-        } else if *word == "and" && took > 0 && part >= 100.0 && words.get(i + 1).is_some_and(|w| small_number(w).is_some()) {
+        } else if *word == "and"
+            && took > 0
+            && part >= 100.0
+            && words.get(i + 1).is_some_and(|w| small_number(w).is_some())
+        {
             continue;
         } else {
             break;
@@ -188,11 +192,37 @@ pub(crate) fn spelled(words: &[&str]) -> Option<(f64, usize)> {
 
 fn small_number(word: &str) -> Option<f64> {
     const SMALL: [&str; 21] = [
-        "zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve", "thirteen", "fourteen",
-        "fifteen", "sixteen", "seventeen", "eighteen", "nineteen", "twenty",
+        "zero",
+        "one",
+        "two",
+        "three",
+        "four",
+        "five",
+        "six",
+        "seven",
+        "eight",
+        "nine",
+        "ten",
+        "eleven",
+        "twelve",
+        "thirteen",
+        "fourteen",
+        "fifteen",
+        "sixteen",
+        "seventeen",
+        "eighteen",
+        "nineteen",
+        "twenty",
     ];
-    const TENS: [(&str, f64); 7] =
-        [("thirty", 30.0), ("forty", 40.0), ("fifty", 50.0), ("sixty", 60.0), ("seventy", 70.0), ("eighty", 80.0), ("ninety", 90.0)];
+    const TENS: [(&str, f64); 7] = [
+        ("thirty", 30.0),
+        ("forty", 40.0),
+        ("fifty", 50.0),
+        ("sixty", 60.0),
+        ("seventy", 70.0),
+        ("eighty", 80.0),
+        ("ninety", 90.0),
+    ];
     let small = SMALL.iter().zip(0u8..).find(|(w, _)| **w == word).map(|(_, n)| f64::from(n));
     small.or_else(|| TENS.iter().find(|(w, _)| *w == word).map(|(_, n)| *n))
 }

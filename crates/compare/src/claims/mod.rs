@@ -1,1 +1,245 @@
-//! Claims: what a model's words assert, linked to where it was read.
+//! Claims: what a model's words assert, linked to where it was read. An answer is cut into values, names, quotes and
+//! statuses; each is looked up in what the run had read, done and been told before it. It refuses to guess: what was
+//! not vouched for or cannot be looked up is "not checkable", which is neither good nor bad.
+
+pub(crate) mod amount;
+pub(crate) mod answer;
+mod derive;
+pub(crate) mod evidence;
+mod extract;
+mod link;
+pub(crate) mod moment;
+mod report;
+mod rival;
+pub(crate) mod scan;
+mod status;
+pub(crate) mod words;
+
+pub use amount::{Amount, Unit};
+pub use moment::{Date, Time};
+pub use report::{Claim, ClaimKind, ClaimReport, ClaimStatus, Operation, Quoted, Totals, Why};
+pub use scan::Value;
+
+use cofferdam_model::{ActKind, Run};
+use evidence::Evidence;
+
+/// Every claim of a run's answers. An answer is what the model said last before the user spoke again or the run ended;
+/// what it said on the way there was to itself.
+pub fn check(run: &Run) -> ClaimReport {
+    let evidence = Evidence::of(run);
+    let mut report = ClaimReport::default();
+    for act in answers(run) {
+        report.answers.push(act);
+        let text = &run.acts[act].text;
+        let answer = extract::extract(text);
+        let judge = link::Judge::new(run, &evidence, act, text, &answer);
+        let mut claims: Vec<Claim> = answer.claims.iter().map(|raw| judge.claim(raw)).collect();
+        derive::derive(&judge, &mut claims);
+        report.claims.extend(claims);
+    }
+    report.count();
+    report
+}
+
+/// The acts that answer: the last words of each turn.
+pub(crate) fn answers(run: &Run) -> Vec<usize> {
+    let mut found = Vec::new();
+    let mut last = None;
+    for (at, act) in run.acts.iter().enumerate() {
+        match act.kind {
+            ActKind::Said if !act.text.trim().is_empty() => last = Some(at),
+            ActKind::Told => found.extend(last.take()),
+            _ => {}
+        }
+    }
+    found.extend(last);
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use cofferdam_model::{Act, Status};
+    use proptest::prelude::*;
+
+    const EVENTS: &str = "- id_: '6'\n  description: Weekly sync on updates.\n  end_time: 2024-05-15 11:00:00\n  start_time: 2024-05-15 10:00:00\n  title: Team Sync\n\
+        - id_: '9'\n  description: Catch up over food.\n  end_time: 2024-05-15 13:30:00\n  start_time: 2024-05-15 12:30:00\n  title: Lunch with Sarah\n\
+        - id_: '24'\n  description: Meeting the clients.\n  end_time: 2024-05-15 16:30:00\n  start_time: 2024-05-15 15:00:00\n  title: Introductory meeting\n";
+    const BILLS: &str =
+        "- amount: 100.0\n  subject: Pizza party\n- amount: 250.5\n  subject: New year gift\n";
+
+    fn act(kind: ActKind, name: &str, text: &str) -> Act {
+        Act {
+            at: 0,
+            within: None,
+            kind,
+            name: name.into(),
+            args: serde_json::Value::Null,
+            text: text.into(),
+            status: Status::Ok,
+            effect: Default::default(),
+            decided: None,
+        }
+    }
+
+    fn asked(user: &str, read: &str, answer: &str) -> Run {
+        let acts = vec![
+            act(ActKind::Told, "user", user),
+            act(ActKind::Tool, "get_items", read),
+            act(ActKind::Said, "assistant", answer),
+        ];
+        Run { acts, ..Run::default() }
+    }
+
+    fn statuses(run: &Run) -> Vec<(String, ClaimStatus)> {
+        super::check(run).claims.into_iter().map(|c| (c.text, c.status)).collect()
+    }
+
+    fn check(run: &Run, expected: &[(&str, ClaimStatus)]) {
+        let expected: Vec<_> = expected.iter().map(|(t, s)| ((*t).to_owned(), *s)).collect();
+        assert_eq!(statuses(run), expected, "{:#?}", super::check(run));
+    }
+
+    use ClaimStatus::{Contradicted, Derived, NotCheckable, QuotedFromUser, Supported, Unsupported};
+
+    #[test]
+    fn a_value_in_another_dress_is_supported_and_shows_where() {
+        let run =
+            asked("When is the sync?", EVENTS, "Team Sync is on May 15th, 2024 from 10:00 AM to 11:00 AM.");
+        check(
+            &run,
+            &[
+                ("Team Sync", Supported),
+                ("May 15th, 2024", Supported),
+                ("10:00 AM", Supported),
+                ("11:00 AM", Supported),
+            ],
+        );
+        let report = super::check(&run);
+        let place = &report.claims[2].evidence[0].place;
+        let (from, to) = place.bytes.unwrap();
+        assert_eq!((place.act, &run.acts[1].text[from..to]), (1, "10:00:00"));
+        assert_eq!(report.claims[0].why, Why::Verbatim);
+        assert_eq!(report.claims[2].why, Why::SameValue);
+    }
+
+    #[test]
+    fn a_value_of_another_record_is_contradicted_by_the_right_one() {
+        let run = asked(
+            "When?",
+            EVENTS,
+            "1. **Team Sync**\n   - **Time:** 12:30 PM\n2. **Lunch with Sarah**\n   - **Time:** 10:00 AM\n",
+        );
+        let report = super::check(&run);
+        let times: Vec<_> = report.claims.iter().filter(|c| c.kind == ClaimKind::Time).collect();
+        for (claim, right) in times.iter().zip(["10:00:00", "12:30:00"]) {
+            let Why::OtherValue { found, .. } = &claim.why else { panic!("{claim:#?}") };
+            assert_eq!(found.text, right);
+        }
+        assert_eq!(report.reasons().len(), 2);
+        assert!(
+            report.reasons()[0].text.starts_with("the answer says `12:30 PM`, but `start time`"),
+            "{}",
+            report.reasons()[0].text
+        );
+    }
+
+    #[test]
+    fn a_value_that_stands_nowhere_is_flagged() {
+        check(
+            &asked("How much?", BILLS, "The gift was 260.5 and the party 100."),
+            &[("260.5", Contradicted), ("100", Supported)],
+        );
+        check(&asked("Who?", BILLS, "It was paid by Gareth to a friend."), &[("Gareth", Unsupported)]);
+        check(&asked("Who?", EVENTS, "2. **Lunch with Gareth**"), &[("Gareth", Contradicted)]);
+    }
+
+    #[test]
+    fn what_was_worked_out_names_its_operands() {
+        let run = asked("Sum?", BILLS, "In total you spent $350.50 on two things.");
+        check(&run, &[("$350.50", Derived), ("two", Derived)]);
+        let Why::Computed { operation, operands } = &super::check(&run).claims[0].why else { panic!() };
+        assert_eq!(
+            (*operation, operands.iter().map(|o| o.text.as_str()).collect::<Vec<_>>()),
+            (Operation::Sum, vec!["100.0", "250.5"])
+        );
+        check(&asked("Count?", EVENTS, "You have three appointments."), &[("three", Derived)]);
+        check(&asked("Count?", EVENTS, "You have five appointments."), &[("five", Unsupported)]);
+        check(
+            &asked("When?", EVENTS, "It is on Wednesday, May 15, 2024."),
+            &[("Wednesday", Derived), ("May 15, 2024", Supported)],
+        );
+        check(
+            &asked("When?", EVENTS, "It is on Friday, May 15, 2024."),
+            &[("Friday", Contradicted), ("May 15, 2024", Supported)],
+        );
+    }
+
+    #[test]
+    fn the_users_own_words_and_offers_are_no_claims_of_the_model() {
+        check(
+            &asked("Send 75 to Gareth", BILLS, "You asked me to send 75 to Gareth."),
+            &[("75", QuotedFromUser), ("Gareth", QuotedFromUser)],
+        );
+        check(&asked("Hi", BILLS, "Would you like me to send 75 instead?"), &[("75", NotCheckable)]);
+    }
+
+    #[test]
+    fn a_deed_is_held_against_the_calls() {
+        let mut run = asked("Send it", "None", "I have sent the money.");
+        run.acts[1].name = "send_money".into();
+        check(&run, &[("sent", Supported)]);
+        run.acts[1].status = Status::Failed;
+        check(&run, &[("sent", Contradicted)]);
+    }
+
+    #[test]
+    fn tables_and_json_are_read_too() {
+        check(
+            &asked(
+                "?",
+                BILLS,
+                "| Subject | Amount |\n|---|---|\n| Pizza party | 100.00 |\n| New year gift | 25.50 |\n",
+            ),
+            &[("100.00", Supported), ("25.50", Contradicted)],
+        );
+        check(
+            &asked("?", BILLS, "{\"subject\": \"Pizza party\", \"amount\": 100}"),
+            &[("Pizza party", Supported), ("100", Supported)],
+        );
+    }
+
+    #[test]
+    fn an_empty_run_and_a_run_that_read_nothing_claim_nothing_wrong() {
+        assert_eq!(super::check(&Run::default()), ClaimReport::default());
+        let run =
+            Run { acts: vec![act(ActKind::Said, "assistant", "It costs $5 in Paris.")], ..Run::default() };
+        check(&run, &[("$5", NotCheckable), ("Paris", NotCheckable)]);
+    }
+
+    #[test]
+    fn ten_thousand_identical_results_are_read_once() {
+        let mut acts: Vec<Act> = (0..10_000).map(|_| act(ActKind::Tool, "get_items", BILLS)).collect();
+        acts.push(act(ActKind::Said, "assistant", "The pizza party was 100."));
+        assert_eq!(statuses(&Run { acts, ..Run::default() }), [("100".to_owned(), Supported)]);
+    }
+
+    proptest! {
+        #[test]
+        fn any_run_is_checked_and_ranges_are_characters(
+            read in "(?s).{0,80}|(- |a: |1|0:0|é|\\{|\\[|\"x\": |,|\n| |2024-0|Bob ){0,20}",
+            said in "(?s).{0,80}|(\\| ?|- |\\*\\*|:|1|0:00|é|\\{|\"a\":|May |Bob |'|\n| |\\$5|%|three ){0,24}",
+        ) {
+            let run = asked("Bob 1", &read, &said);
+            for claim in super::check(&run).claims {
+                prop_assert_eq!(said.get(claim.bytes.0..claim.bytes.1), Some(claim.text.as_str()));
+                for quoted in claim.evidence {
+                    if let Some((from, to)) = quoted.place.bytes {
+                        prop_assert_eq!(run.acts[quoted.place.act].text.get(from..to), Some(quoted.text.as_str()));
+                    }
+                }
+            }
+            let _ = crate::ground::check(&run);
+        }
+    }
+}

@@ -1,0 +1,154 @@
+//! How fast the comparison is: medians of repeated runs over made-up sessions, beside the goals.
+
+use crate::table::Table;
+use cofferdam_compare::delta::{Options, diff};
+use cofferdam_compare::effects::Effects;
+use cofferdam_compare::verdict::{Evidence, Thresholds, judge};
+use cofferdam_compare::{Setup, compare};
+use cofferdam_model::{Act, ActKind, EffectOf, Run, Status};
+use fastrand::Rng;
+use serde_json::json;
+
+/// A session of this many calls, with words and results of the usual length between them.
+pub fn session(seed: u64, calls: usize) -> Run {
+    let mut rng = Rng::with_seed(seed);
+    let mut acts =
+        vec![act(ActKind::Told, "user", json!(null), "please see to the order and tell me the total")];
+    for at in 0..calls {
+        let name = ["get_order", "search_items", "update_order", "send_message"][rng.usize(..4)];
+        let args = json!({ "id": format!("ord_{}", rng.u32(..500)), "note": "as agreed", "count": at });
+        let text = format!(
+            "{{\"id\": \"ord_{}\", \"total\": {}, \"lines\": [{}]}}",
+            at,
+            rng.u32(..9999),
+            "1, ".repeat(60)
+        );
+        acts.push(act(ActKind::Tool, name, args, &text));
+        acts.push(act(ActKind::Said, "assistant", json!(null), "That is done; the total is as shown above."));
+    }
+    Run { id: seed.to_string(), origin: "made".into(), acts, ..Run::default() }
+}
+
+fn act(kind: ActKind, name: &str, args: serde_json::Value, text: &str) -> Act {
+    let effect = EffectOf::Unknown;
+    Act {
+        at: 0,
+        within: None,
+        kind,
+        name: name.into(),
+        args,
+        text: text.into(),
+        status: Status::Ok,
+        effect,
+        decided: None,
+    }
+}
+
+/// Every twentieth act is gone, and every seventeenth is another.
+pub fn mutated(run: &Run) -> Run {
+    let mut new = run.clone();
+    let mut at = 0;
+    new.acts.retain(|_| {
+        at += 1;
+        at % 20 != 0
+    });
+    for act in new.acts.iter_mut().step_by(17).filter(|act| act.kind == ActKind::Tool) {
+        act.args["count"] = json!(-1);
+    }
+    new
+}
+
+fn events(count: usize) -> Run {
+    let mut run = session(5, count.div_ceil(2));
+    run.acts.truncate(count);
+    run
+}
+
+pub fn run() -> Table {
+    let mut table = Table::default();
+    let (effects, options, thresholds) = (Effects::default(), Options::default(), Thresholds::default());
+    let bases: Vec<Run> = (0..500).map(|seed| session(seed, 5)).collect();
+    let news: Vec<Run> = bases.iter().map(mutated).collect();
+    // One thread, where the goal is for two cores.
+    timed(&mut table, "500 sessions of 5 calls, differ and verdict, s", 9, "< 1", || {
+        for (base, new) in bases.iter().zip(&news) {
+            std::hint::black_box(judge(&[base], new, &effects, &thresholds, Evidence::default()));
+        }
+    });
+    let setup = Setup { effects: &effects, thresholds: &thresholds, policy: None };
+    timed(&mut table, "500 sessions of 5 calls, with claims and groundedness, s", 5, "< 1", || {
+        for (base, new) in bases.iter().zip(&news) {
+            std::hint::black_box(compare(&[base], new, &setup, Vec::new()));
+        }
+    });
+    timed(&mut table, "500 sessions of 5 calls, differ alone, s", 9, "50 × faster than agentevals", || {
+        for (base, new) in bases.iter().zip(&news) {
+            std::hint::black_box(diff(base, new, &effects, &options));
+        }
+    });
+    let mut pair = |what: &str, base: &Run, new: &Run, rounds: usize, goal: &str| {
+        timed(&mut table, what, rounds, goal, || {
+            std::hint::black_box(diff(base, new, &effects, &options));
+        });
+    };
+    let (small, large) = (events(500), events(10_000));
+    pair("a pair of 500 events, s", &small, &mutated(&small), 21, "< 0.02");
+    pair("a pair of 10,000 events, s", &large, &mutated(&large), 3, "< 2");
+    let mut reversed = large.clone();
+    reversed.acts.reverse();
+    pair("10,000 events against their reverse, s", &large, &reversed, 3, "< 2");
+    let same = |count: usize| Run { acts: vec![large.acts[1].clone(); count], ..Run::default() };
+    pair("10,000 equal calls against 9,000, s", &same(10_000), &same(9_000), 3, "< 2");
+    table.note("Seconds on the processor; in the place of the interval the fastest and the slowest round.");
+    table.note(format!("One thread; peak memory of the process {} MiB.", peak() >> 10));
+    table
+}
+
+/// The 500 pairs of sessions as OpenAI messages, which others read too.
+pub fn pairs() -> serde_json::Value {
+    let bases = (0..500).map(|seed| session(seed, 5));
+    bases.map(|base| json!({ "reference": messages(&base), "outputs": messages(&mutated(&base)) })).collect()
+}
+
+fn messages(run: &Run) -> serde_json::Value {
+    let of = |(at, act): (usize, &Act)| match act.kind {
+        ActKind::Tool => {
+            let function = json!({ "name": act.name, "arguments": act.args.to_string() });
+            let call = json!({ "id": at.to_string(), "type": "function", "function": function });
+            vec![
+                json!({ "role": "assistant", "content": "", "tool_calls": [call] }),
+                json!({ "role": "tool", "tool_call_id": at.to_string(), "content": act.text }),
+            ]
+        }
+        ActKind::Told => vec![json!({ "role": "user", "content": act.text })],
+        _ => vec![json!({ "role": "assistant", "content": act.text })],
+    };
+    run.acts.iter().enumerate().flat_map(of).collect()
+}
+
+fn timed(table: &mut Table, what: &str, rounds: usize, goal: &str, mut work: impl FnMut()) {
+    let mut seconds: Vec<f64> = (0..rounds)
+        .map(|_| {
+            let begun = on_cpu();
+            work();
+            on_cpu() - begun
+        })
+        .collect();
+    seconds.sort_by(f64::total_cmp);
+    let range = (seconds[0], seconds[rounds - 1]);
+    table.row(what, seconds[rounds / 2], range, rounds, goal);
+}
+
+/// Seconds that this thread has run: on a busy machine the clock on the wall measures the neighbours.
+fn on_cpu() -> f64 {
+    let text = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
+    let nanos: f64 = text.split(' ').next().and_then(|n| n.parse().ok()).unwrap_or(0.0);
+    nanos / 1e9
+}
+
+/// In KiB.
+fn peak() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+    line.and_then(|rest| rest.split_whitespace().next()?.parse().ok()).unwrap_or(0)
+}

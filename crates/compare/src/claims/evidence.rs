@@ -1,0 +1,446 @@
+//! What a run had read, been told and done, made ready to be asked where a value stands. Texts are cut into records
+//! (an item of a list, an object of an array, a paragraph) and slots (a key with what follows it), by eye rather than
+//! by grammar: tool results are JSON, YAML, Python's print and prose, often in one text.
+
+use super::scan::{Found, scan};
+use super::words::{Word, hash_of, words};
+use cofferdam_model::{Act, ActKind, Run};
+use serde_json::Value as Json;
+use std::collections::HashSet;
+use std::ops::Range;
+
+/// Whose words a piece of evidence is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Source {
+    Read,
+    /// The run's own call: its name and arguments.
+    Did,
+    Instructed,
+    User,
+}
+
+pub(crate) struct Piece {
+    pub(crate) act: usize,
+    pub(crate) source: Source,
+    pub(crate) text: String,
+    /// For arguments: which part of `text` is which JSON pointer. Empty for an act's text, which `text` then is.
+    pub(crate) leaves: Vec<(Range<usize>, String)>,
+    pub(crate) words: Vec<Word>,
+    pub(crate) records: Range<usize>,
+}
+
+pub(crate) struct Record {
+    pub(crate) piece: usize,
+    pub(crate) range: Range<usize>,
+}
+
+/// A key and what follows it, up to the next key.
+pub(crate) struct Slot {
+    pub(crate) record: usize,
+    pub(crate) key: String,
+    /// The key's telling words.
+    pub(crate) stems: Vec<u64>,
+    pub(crate) value: Range<usize>,
+}
+
+/// A value with where it stands.
+pub(crate) struct Seen {
+    pub(crate) piece: usize,
+    pub(crate) record: usize,
+    /// The sentence or line.
+    pub(crate) segment: usize,
+    pub(crate) slot: Option<usize>,
+    pub(crate) found: Found,
+}
+
+#[derive(Default)]
+pub(crate) struct Evidence {
+    pub(crate) pieces: Vec<Piece>,
+    pub(crate) records: Vec<Record>,
+    pub(crate) slots: Vec<Slot>,
+    pub(crate) seen: Vec<Seen>,
+    /// (word, piece, index in the piece's words), sorted.
+    words: Vec<(u64, u32, u32)>,
+    /// (stem, record) and (stem, segment), sorted.
+    stems: Vec<(u64, u32)>,
+    near: Vec<(u64, u32)>,
+    /// (piece, start) of each sentence or line, sorted.
+    pub(crate) segments: Vec<(usize, usize)>,
+}
+
+impl Evidence {
+    pub(crate) fn of(run: &Run) -> Self {
+        let mut evidence = Self::default();
+        let mut known = HashSet::new();
+        for (act, what) in run.acts.iter().enumerate() {
+            for (source, text, leaves) in pieces_of(what) {
+                // the same result ten thousand times is one piece of evidence, read at its first place
+                if text.trim().is_empty() || !known.insert((source as u8, hash_of(&text))) {
+                    continue;
+                }
+                evidence.add(act, source, text, leaves);
+            }
+        }
+        evidence.words.sort_unstable();
+        evidence.stems.sort_unstable();
+        evidence.stems.dedup();
+        evidence.near.sort_unstable();
+        evidence.near.dedup();
+        evidence
+    }
+
+    fn add(&mut self, act: usize, source: Source, text: String, leaves: Vec<(Range<usize>, String)>) {
+        let (piece, first, first_slot) = (self.pieces.len(), self.records.len(), self.slots.len());
+        let words = words(&text);
+        self.records.extend(records(&text).into_iter().map(|range| Record { piece, range }));
+        for (key, value) in slots(&text) {
+            let record = self.record_at(first, value.start);
+            let end = value.end.min(self.records[record].range.end).max(value.start);
+            let stems = key_stems(&key);
+            self.slots.push(Slot { record, key, stems, value: value.start..end });
+        }
+        let first_segment = self.segments.len();
+        self.segments.push((piece, 0));
+        self.segments.extend(crate::ground::sentences(&text).into_iter().skip(1).map(|s| (piece, s.start)));
+        for (i, word) in (0u32..).zip(&words) {
+            self.words.push((word.exact, u32::try_from(piece).unwrap_or(u32::MAX), i));
+            if !word.common {
+                let record = self.record_at(first, word.range().start);
+                self.stems.push((word.stem, u32::try_from(record).unwrap_or(u32::MAX)));
+                let segment = self.segment_at(first_segment, word.range().start);
+                self.near.push((word.stem, u32::try_from(segment).unwrap_or(u32::MAX)));
+            }
+        }
+        for found in scan(&text) {
+            let record = self.record_at(first, found.range.start);
+            let slot = self.slot_at(first_slot, found.range.start);
+            let segment = self.segment_at(first_segment, found.range.start);
+            self.seen.push(Seen { piece, record, segment, slot, found });
+        }
+        self.pieces.push(Piece { act, source, text, leaves, words, records: first..self.records.len() });
+    }
+
+    fn record_at(&self, first: usize, at: usize) -> usize {
+        let after = self.records[first..].partition_point(|r| r.range.start <= at);
+        first + after.saturating_sub(1)
+    }
+
+    fn segment_at(&self, first: usize, at: usize) -> usize {
+        first + self.segments[first..].partition_point(|(_, start)| *start <= at).saturating_sub(1)
+    }
+
+    fn slot_at(&self, first: usize, at: usize) -> Option<usize> {
+        let after = self.slots[first..].partition_point(|s| s.value.start <= at);
+        let slot = first + after.checked_sub(1)?;
+        (at < self.slots[slot].value.end).then_some(slot)
+    }
+
+    /// The slot a place of a piece stands in.
+    pub(crate) fn slot_of(&self, piece: usize, at: usize) -> Option<usize> {
+        let records = &self.pieces[piece].records;
+        let first = self.slots.partition_point(|s| s.record < records.start);
+        self.slot_at(first, at).filter(|s| records.contains(&self.slots[*s].record))
+    }
+
+    pub(crate) fn segment_of(&self, piece: usize, at: usize) -> usize {
+        self.segments.partition_point(|(p, start)| (*p, *start) <= (piece, at)).saturating_sub(1)
+    }
+
+    pub(crate) fn record_of(&self, piece: usize, at: usize) -> usize {
+        self.record_at(self.pieces[piece].records.start, at)
+            .min(self.pieces[piece].records.end.saturating_sub(1))
+    }
+
+    /// Slots of a record, in order.
+    pub(crate) fn slots_in(&self, record: usize) -> &[Slot] {
+        let from = self.slots.partition_point(|s| s.record < record);
+        let len = self.slots[from..].partition_point(|s| s.record == record);
+        &self.slots[from..from + len]
+    }
+
+    /// Records that hold a stem.
+    pub(crate) fn records_with(&self, stem: u64) -> &[(u64, u32)] {
+        let from = self.stems.partition_point(|(s, _)| *s < stem);
+        let len = self.stems[from..].partition_point(|(s, _)| *s == stem);
+        &self.stems[from..from + len]
+    }
+
+    /// Sentences or lines that hold a stem.
+    pub(crate) fn segments_with(&self, stem: u64) -> &[(u64, u32)] {
+        let from = self.near.partition_point(|(s, _)| *s < stem);
+        let len = self.near[from..].partition_point(|(s, _)| *s == stem);
+        &self.near[from..from + len]
+    }
+
+    /// Places (piece, byte range) where these words stand side by side, before act `before`. At most `most`.
+    pub(crate) fn phrase(&self, phrase: &[u64], before: usize, most: usize) -> Vec<(usize, Range<usize>)> {
+        let Some((rarest, at)) =
+            phrase.iter().enumerate().map(|(i, w)| (self.holding(*w), i)).min_by_key(|(held, _)| held.len())
+        else {
+            return Vec::new();
+        };
+        let mut places = Vec::new();
+        for (_, piece, word) in rarest.iter().take(2000) {
+            let piece = *piece as usize;
+            let all = &self.pieces[piece].words;
+            let Some(first) = (*word as usize).checked_sub(at) else { continue };
+            let Some(run) = all.get(first..first + phrase.len()) else { continue };
+            if self.pieces[piece].act < before && run.iter().zip(phrase).all(|(w, p)| w.exact == *p) {
+                places.push((piece, run[0].range().start..run[phrase.len() - 1].range().end));
+                if places.len() == most {
+                    break;
+                }
+            }
+        }
+        places
+    }
+
+    pub(crate) fn holds(&self, word: u64, before: usize) -> bool {
+        self.holding(word).iter().any(|(_, piece, _)| self.pieces[*piece as usize].act < before)
+    }
+
+    fn holding(&self, word: u64) -> &[(u64, u32, u32)] {
+        let from = self.words.partition_point(|(w, _, _)| *w < word);
+        let len = self.words[from..].partition_point(|(w, _, _)| *w == word);
+        &self.words[from..from + len]
+    }
+}
+
+type Leaves = Vec<(Range<usize>, String)>;
+
+fn pieces_of(act: &Act) -> Vec<(Source, String, Leaves)> {
+    let source = match act.kind {
+        ActKind::Told => Source::User,
+        ActKind::Instructed => Source::Instructed,
+        // the model's own words are what is checked, never what it is checked against
+        ActKind::Said | ActKind::Model => return Vec::new(),
+        _ => Source::Read,
+    };
+    let mut pieces = vec![(source, act.text.clone(), Vec::new())];
+    if source == Source::Read {
+        let (mut text, mut leaves) = (String::new(), Vec::new());
+        write_leaves(&act.args, &mut String::new(), &mut text, &mut leaves, 0);
+        text.push_str(&act.name);
+        pieces.push((Source::Did, text, leaves));
+    }
+    pieces
+}
+
+/// Arguments as lines of `key: value`, remembering each value's pointer.
+fn write_leaves(value: &Json, pointer: &mut String, text: &mut String, leaves: &mut Leaves, depth: usize) {
+    if depth > 64 {
+        return;
+    }
+    let mut within = |part: &str, value: &Json| {
+        let long = pointer.len();
+        pointer.push('/');
+        pointer.push_str(&part.replace('~', "~0").replace('/', "~1"));
+        write_leaves(value, pointer, text, leaves, depth + 1);
+        pointer.truncate(long);
+    };
+    match value {
+        Json::Object(map) => map.iter().for_each(|(key, value)| within(key, value)),
+        Json::Array(list) => list.iter().enumerate().for_each(|(i, value)| within(&i.to_string(), value)),
+        Json::Null => {}
+        leaf => {
+            let key = pointer
+                .split('/')
+                .rfind(|p| !p.is_empty() && !p.bytes().all(|b| b.is_ascii_digit()))
+                .unwrap_or("value");
+            text.push_str(key);
+            text.push_str(": ");
+            let start = text.len();
+            match leaf {
+                Json::String(s) => text.push_str(s),
+                other => text.push_str(&other.to_string()),
+            }
+            leaves.push((start..text.len(), pointer.clone()));
+            text.push('\n');
+        }
+    }
+}
+
+/// Byte ranges of the records of a text; they cover it.
+fn records(text: &str) -> Vec<Range<usize>> {
+    let mut starts: Vec<usize> =
+        lines(text).filter(|(_, line)| line.starts_with("- ")).map(|(at, _)| at).collect();
+    if starts.is_empty() && text.trim_start().starts_with(['[', '{']) {
+        starts = objects(text);
+    }
+    if starts.is_empty() {
+        starts = paragraphs(text);
+    }
+    if starts.first() != Some(&0) {
+        starts.insert(0, 0);
+    }
+    let ends = starts.iter().skip(1).copied().chain([text.len()]);
+    starts.iter().copied().zip(ends).map(|(from, to)| from..to).collect()
+}
+
+pub(crate) fn lines(text: &str) -> impl Iterator<Item = (usize, &str)> {
+    let mut at = 0;
+    text.split_inclusive('\n').map(move |line| {
+        let start = at;
+        at += line.len();
+        (start, line.trim_end_matches(['\n', '\r']))
+    })
+}
+
+fn paragraphs(text: &str) -> Vec<usize> {
+    let mut blank = true;
+    let mut starts = Vec::new();
+    for (at, line) in lines(text) {
+        if blank && !line.trim().is_empty() {
+            starts.push(at);
+        }
+        blank = line.trim().is_empty();
+    }
+    starts
+}
+
+/// Where objects open at the shallowest depth that has two or more of them.
+fn objects(text: &str) -> Vec<usize> {
+    let mut by_depth: Vec<Vec<usize>> = vec![Vec::new(); 8];
+    let (mut depth, mut quote, mut escaped) = (0usize, None, false);
+    for (at, byte) in text.bytes().enumerate() {
+        match (quote, byte) {
+            (Some(_), b'\\') if !escaped => {
+                escaped = true;
+                continue;
+            }
+            (Some(q), b) if b == q && !escaped => quote = None,
+            (Some(_), _) => {}
+            (None, b'"') => quote = Some(b'"'),
+            (None, b'{') => {
+                if let Some(at_depth) = by_depth.get_mut(depth) {
+                    at_depth.push(at);
+                }
+                depth += 1;
+            }
+            (None, b'[') => depth += 1,
+            (None, b'}' | b']') => depth = depth.saturating_sub(1),
+            _ => {}
+        }
+        escaped = false;
+    }
+    by_depth.into_iter().find(|d| d.len() > 1).unwrap_or_default()
+}
+
+/// Keys with the range of what follows each, up to the next key.
+pub(crate) fn slots(text: &str) -> Vec<(String, Range<usize>)> {
+    let bytes = text.as_bytes();
+    let mut found: Vec<(String, Range<usize>)> = Vec::new();
+    for (at, _) in text.match_indices(':') {
+        if !bytes.get(at + 1).is_none_or(|b| b.is_ascii_whitespace() || b"\"'[{-0123456789tfn".contains(b)) {
+            continue;
+        }
+        let Some(key) = key_before(text, at) else { continue };
+        if let Some((_, last)) = found.last_mut() {
+            last.end = last.end.min(key.start);
+        }
+        found.push((normal_key(&text[key]), at + 1..text.len()));
+    }
+    found
+}
+
+/// The key that ends at a colon: quoted, or a short run of words from the start of its line or item.
+fn key_before(text: &str, colon: usize) -> Option<Range<usize>> {
+    let before = text[..colon].trim_end_matches(' ');
+    if let Some(quote) = before.bytes().last().filter(|b| b"\"'`".contains(b)) {
+        let inner = &before[..before.len() - 1];
+        let open = inner.rfind(char::from(quote))?;
+        return (!inner[open + 1..].is_empty() && inner.len() - open < 48).then_some(open + 1..inner.len());
+    }
+    let line = before.rfind('\n').map_or(0, |n| n + 1);
+    let start = line + before[line..].len()
+        - before[line..]
+            .trim_start_matches([
+                ' ', '-', '*', '#', '\t', '|', '.', ')', '1', '2', '3', '4', '5', '6', '7', '8', '9', '0',
+            ])
+            .len();
+    let key = &before[start..];
+    let plain = |c: char| c.is_alphanumeric() || "_-. */()".contains(c);
+    let short = key.len() < 40 && key.split_whitespace().count() <= 5;
+    (short && key.starts_with(char::is_alphabetic) && key.chars().all(plain)).then_some(start..before.len())
+}
+
+/// The stems of a key's telling words.
+pub(crate) fn key_stems(key: &str) -> Vec<u64> {
+    words(key).iter().filter(|w| !w.common).map(|w| w.stem).collect()
+}
+
+/// `id_`, `Start Time`, `startTime` and `start-time` as words: `id`, `start time`.
+pub(crate) fn normal_key(key: &str) -> String {
+    let mut out = String::with_capacity(key.len() + 2);
+    let mut last_lower = false;
+    for c in key.chars() {
+        if c.is_alphanumeric() {
+            if c.is_uppercase() && last_lower {
+                out.push(' ');
+            }
+            out.extend(c.to_lowercase());
+        } else if !out.ends_with(' ') && !out.is_empty() {
+            out.push(' ');
+        }
+        last_lower = c.is_lowercase();
+    }
+    out.truncate(out.trim_end().len());
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const EVENTS: &str = "- id_: '6'\n  start_time: 2024-05-15 10:00:00\n  title: Team Sync\n- id_: '9'\n  start_time: 2024-05-15 12:30:00\n  title: Lunch\n";
+
+    #[test]
+    fn a_list_is_cut_into_its_items_in_any_notation() {
+        let check = |text: &str, n: usize| assert_eq!(records(text).len(), n, "{text}");
+        check(EVENTS, 2);
+        check(r#"{"total": 2, "items": [{"id": 1, "of": {"x": 1}}, {"id": 2}]}"#, 3);
+        check("One paragraph,\ntwo lines.\n\nAnother.", 2);
+        check("", 1);
+    }
+
+    #[test]
+    fn keys_own_what_follows_them() {
+        let of = |text: &str| {
+            slots(text).into_iter().map(|(k, r)| (k, text[r].trim().to_owned())).collect::<Vec<_>>()
+        };
+        assert_eq!(
+            of("startTime: 10:00\nend-time: 11:00"),
+            [("start time".into(), "10:00".into()), ("end time".to_owned(), "11:00".to_owned())]
+        );
+        assert_eq!(of(r#"{"id": 7, "to":"x"}"#)[0].0, "id");
+        assert_eq!(of(r#"{"id": 7, "to":"x"}"#)[1], ("to".into(), "\"x\"}".into()));
+        assert_eq!(of("see https://example.com"), []);
+    }
+
+    #[test]
+    fn a_phrase_is_found_where_it_stands() {
+        let act = |kind, text: &str| Act {
+            at: 0,
+            within: None,
+            kind,
+            name: "t".into(),
+            args: Json::Null,
+            text: text.into(),
+            status: Default::default(),
+            effect: Default::default(),
+            decided: None,
+        };
+        let run =
+            Run { acts: vec![act(ActKind::Told, "team"), act(ActKind::Tool, EVENTS)], ..Run::default() };
+        let evidence = Evidence::of(&run);
+        let places = evidence.phrase(&[hash_of("team"), hash_of("sync")], 9, 9);
+        let (piece, range) = places[0].clone();
+        assert_eq!(&evidence.pieces[piece].text[range.clone()], "Team Sync");
+        let slot = evidence.slot_of(piece, range.start).unwrap();
+        assert_eq!(
+            (evidence.slots[slot].key.as_str(), evidence.slots[slot].record),
+            ("title", evidence.record_of(piece, range.start))
+        );
+        assert!(evidence.phrase(&[hash_of("team"), hash_of("sync")], 1, 9).is_empty());
+    }
+}

@@ -1,0 +1,314 @@
+//! From a claim to where it was read. A value that stands somewhere is not yet right: the record that the statement is
+//! about may have another one in the same slot, and then that is the finding.
+
+use super::answer::{Manner, Statement};
+use super::evidence::{Evidence, Source};
+use super::extract::{Answer, Raw, within};
+use super::moment;
+use super::report::{Claim, ClaimKind, ClaimStatus, Quoted, Why};
+use super::scan::Value;
+use super::status::{self, Deed};
+use super::words::Word;
+use crate::reason::Place;
+use cofferdam_model::Run;
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+/// Where a claim was found.
+#[derive(Debug, Clone)]
+pub(super) struct Hit {
+    pub(super) piece: usize,
+    range: Range<usize>,
+    pub(super) record: usize,
+    pub(super) slot: Option<usize>,
+}
+
+/// How much of what a statement is about each record shares.
+pub(super) struct About {
+    /// By record and by sentence or line.
+    pub(super) shares: Vec<f32>,
+    pub(super) near: Vec<f32>,
+    pub(super) total: f32,
+}
+
+impl About {
+    pub(super) fn of(&self, record: usize) -> f32 {
+        self.shares.get(record).copied().unwrap_or(0.0)
+    }
+}
+
+pub(crate) struct Judge<'r> {
+    run: &'r Run,
+    pub(crate) evidence: &'r Evidence,
+    /// The act that answers: only what came before it counts.
+    pub(crate) act: usize,
+    pub(crate) text: &'r str,
+    pub(crate) answer: &'r Answer,
+}
+
+impl<'r> Judge<'r> {
+    pub(crate) fn new(
+        run: &'r Run,
+        evidence: &'r Evidence,
+        act: usize,
+        text: &'r str,
+        answer: &'r Answer,
+    ) -> Self {
+        Self { run, evidence, act, text, answer }
+    }
+
+    pub(crate) fn claim(&self, raw: &Raw) -> Claim {
+        let statement = &self.answer.statements[raw.statement];
+        let (status, why, evidence) = self.judge(raw, statement);
+        Claim {
+            act: self.act,
+            bytes: (raw.range.start, raw.range.end),
+            text: self.text[raw.range.clone()].to_owned(),
+            kind: raw.kind,
+            value: raw.value.clone(),
+            hedged: statement.manner == Manner::Hedged,
+            status,
+            why,
+            evidence,
+        }
+    }
+
+    fn judge(&self, raw: &Raw, statement: &Statement) -> (ClaimStatus, Why, Vec<Quoted>) {
+        if raw.kind == ClaimKind::Status {
+            return self.deed(raw, statement);
+        }
+        let mut hits = self.hits(raw);
+        if hits.is_empty() {
+            return self.not_found(raw, statement);
+        }
+        let about = self.about(raw, statement);
+        hits.sort_by(|a, b| {
+            let share = |h: &Hit| about.of(h.record);
+            share(b)
+                .total_cmp(&share(a))
+                .then(self.source(a).cmp(&self.source(b)))
+                .then((a.piece, a.range.start).cmp(&(b.piece, b.range.start)))
+        });
+        if statement.manner != Manner::NotAsserted
+            && let Some((field, found)) = self.other_value(raw, statement, &hits, &about)
+        {
+            return (ClaimStatus::Contradicted, Why::OtherValue { field, found }, Vec::new());
+        }
+        let users = hits.iter().all(|h| self.source(h) == Source::User);
+        let quoted: Vec<Quoted> = hits.iter().take(3).map(|h| self.quote(h.piece, h.range.clone())).collect();
+        let verbatim = quoted.iter().any(|q| q.text.eq_ignore_ascii_case(&self.text[raw.range.clone()]));
+        match (users, verbatim) {
+            (true, _) => (ClaimStatus::QuotedFromUser, Why::UsersOwn, quoted),
+            (false, true) => (ClaimStatus::Supported, Why::Verbatim, quoted),
+            (false, false) => (ClaimStatus::Supported, Why::SameValue, quoted),
+        }
+    }
+
+    fn source(&self, hit: &Hit) -> Source {
+        self.evidence.pieces[hit.piece].source
+    }
+
+    /// Every place that says the claim, up to a number that no reader would go through.
+    fn hits(&self, raw: &Raw) -> Vec<Hit> {
+        let mut hits = Vec::new();
+        if let Some(value) = &raw.value {
+            let seen =
+                self.evidence.seen.iter().filter(|s| {
+                    self.evidence.pieces[s.piece].act < self.act && value.said_by(&s.found.value)
+                });
+            hits.extend(seen.take(400).map(|s| Hit {
+                piece: s.piece,
+                range: s.found.range.clone(),
+                record: s.record,
+                slot: s.slot,
+            }));
+            // an id is no sum of money, whatever its digits
+            let id = |h: &Hit| {
+                h.slot.is_some_and(|s| {
+                    self.evidence.slots[s].key == "id" || self.evidence.slots[s].key.ends_with(" id")
+                })
+            };
+            if matches!(raw.kind, ClaimKind::Money | ClaimKind::Percent | ClaimKind::Quantity) {
+                hits.retain(|h| !id(h));
+            }
+            if let Value::Date(date) = value {
+                hits.retain(|h| self.year_known(date, h));
+            }
+        }
+        let worded = matches!(
+            raw.kind,
+            ClaimKind::Name | ClaimKind::Quote | ClaimKind::Id | ClaimKind::Url | ClaimKind::Email
+        );
+        if hits.is_empty() && worded {
+            let phrase: Vec<u64> = self.words_in(&raw.range).iter().map(|w| w.exact).collect();
+            hits.extend(self.evidence.phrase(&phrase, self.act, 400).into_iter().map(|(piece, range)| Hit {
+                piece,
+                record: self.evidence.record_of(piece, range.start),
+                slot: self.evidence.slot_of(piece, range.start),
+                range,
+            }));
+        }
+        hits
+    }
+
+    /// A date whose year only the claim writes is said only if that year was read somewhere.
+    fn year_known(&self, date: &moment::Date, hit: &Hit) -> bool {
+        let Some(year) = date.year else { return true };
+        let seen = |h: &super::evidence::Seen| match &h.found.value {
+            Value::Date(d) => d.year == Some(year),
+            Value::Amount(a) => a.unit.is_none() && a.value == f64::from(year),
+            _ => false,
+        };
+        let has_year = self.evidence.seen.iter().any(|s| {
+            s.piece == hit.piece
+                && s.found.range == hit.range
+                && matches!(&s.found.value, Value::Date(d) if d.year.is_some())
+        });
+        has_year || self.evidence.seen.iter().any(|s| self.evidence.pieces[s.piece].act < self.act && seen(s))
+    }
+
+    pub(crate) fn words_in(&self, range: &Range<usize>) -> &'r [Word] {
+        within(&self.answer.words, range, |w| w.range().start)
+    }
+
+    /// Which records the statement around a claim is about: its other words, the nearer the heavier, and its headings.
+    pub(super) fn about(&self, raw: &Raw, statement: &Statement) -> About {
+        // in one order, so that sums of fractions come out the same every time
+        let mut weights: BTreeMap<u64, f32> = BTreeMap::new();
+        let own = self.words_in(&statement.range);
+        let middle = own.partition_point(|w| w.range().start < raw.range.start);
+        for (at, word) in own.iter().enumerate() {
+            if !tells(word) || raw.range.contains(&word.range().start) {
+                continue;
+            }
+            let apart = at.abs_diff(middle) as f32;
+            let weight = 1.0 / (1.0 + apart / 8.0);
+            let held = weights.entry(word.stem).or_default();
+            *held = held.max(weight);
+        }
+        let block = self.words_in(&statement.block);
+        for word in block.iter().filter(|w| tells(w) && !raw.range.contains(&w.range().start)).take(80) {
+            let held = weights.entry(word.stem).or_default();
+            *held = held.max(0.4);
+        }
+        for (level, range) in statement.under.iter().rev().enumerate() {
+            for word in
+                self.words_in(range).iter().filter(|w| tells(w) && !raw.range.contains(&w.range().start))
+            {
+                let held = weights.entry(word.stem).or_default();
+                *held = held.max(if level == 0 { 0.9 } else { 0.5 });
+            }
+        }
+        let mut about = About {
+            shares: vec![0.0; self.evidence.records.len()],
+            near: vec![0.0; self.evidence.segments.len()],
+            total: 0.0,
+        };
+        let all = self.evidence.records.len() as f32;
+        for (stem, weight) in weights {
+            let records = self.evidence.records_with(stem);
+            if records.is_empty() || records.len() > 2000 {
+                continue;
+            }
+            let weight = weight * (1.0 + all / records.len() as f32).ln();
+            about.total += weight;
+            for (_, record) in records {
+                about.shares[*record as usize] += weight;
+            }
+            for (_, segment) in self.evidence.segments_with(stem) {
+                about.near[*segment as usize] += weight;
+            }
+        }
+        about
+    }
+
+    fn not_found(&self, raw: &Raw, statement: &Statement) -> (ClaimStatus, Why, Vec<Quoted>) {
+        if statement.manner == Manner::NotAsserted {
+            return (ClaimStatus::NotCheckable, Why::NotAsserted, Vec::new());
+        }
+        if self.evidence.pieces.iter().all(|p| p.act >= self.act || p.source != Source::Read) {
+            return (ClaimStatus::NotCheckable, Why::NothingRead, Vec::new());
+        }
+        if raw.value.is_none() {
+            return self.unknown_name(raw, statement);
+        }
+        let about = self.about(raw, statement);
+        match self.instead(raw, statement, &about) {
+            Some((field, found)) => (ClaimStatus::Contradicted, Why::OtherValue { field, found }, Vec::new()),
+            None => (ClaimStatus::Unsupported, Why::Nowhere, Vec::new()),
+        }
+    }
+
+    /// A name or quote that does not stand anywhere as said.
+    fn unknown_name(&self, raw: &Raw, statement: &Statement) -> (ClaimStatus, Why, Vec<Quoted>) {
+        let phrase = self.words_in(if statement.heading { &statement.range } else { &raw.range });
+        if let Some(found) = self.one_word_off(phrase).filter(|_| {
+            statement.heading || raw.kind == ClaimKind::Quote || phrase.iter().all(|w| w.upper || w.common)
+        }) {
+            return (ClaimStatus::Contradicted, Why::OtherValue { field: None, found }, Vec::new());
+        }
+        let telling = |w: &&Word| !w.common && w.range().len() > 2;
+        let missing = phrase
+            .iter()
+            .filter(telling)
+            .filter(|w| {
+                !self.evidence.holds(w.exact, self.act) && self.evidence.records_with(w.stem).is_empty()
+            })
+            .count();
+        let all = phrase.iter().filter(telling).count();
+        match (missing, all) {
+            // each word was read, though not side by side
+            (0, _) => (ClaimStatus::NotCheckable, Why::NoReferent, Vec::new()),
+            _ if statement.heading || self.in_title_label(raw, statement) => {
+                (ClaimStatus::NotCheckable, Why::NoReferent, Vec::new())
+            }
+            _ if raw.kind == ClaimKind::Quote && missing < all => {
+                (ClaimStatus::NotCheckable, Why::NoReferent, Vec::new())
+            }
+            _ => (ClaimStatus::Unsupported, Why::Nowhere, Vec::new()),
+        }
+    }
+
+    /// Whether a name stands in a label of title case, which capitalises any word.
+    fn in_title_label(&self, raw: &Raw, statement: &Statement) -> bool {
+        let Some(label) = statement.label.as_ref().filter(|l| l.contains(&raw.range.start)) else {
+            return false;
+        };
+        self.words_in(label).iter().filter(|w| !w.common).skip(1).all(|w| w.upper)
+    }
+
+    fn deed(&self, raw: &Raw, statement: &Statement) -> (ClaimStatus, Why, Vec<Quoted>) {
+        if statement.manner == Manner::NotAsserted {
+            return (ClaimStatus::NotCheckable, Why::NotAsserted, Vec::new());
+        }
+        match status::judge(self.run, self.act, &self.text[raw.range.clone()]) {
+            Deed::Done(act, call) => {
+                let place = Quoted { place: Place::new(act), text: call.name.clone() };
+                (ClaimStatus::Supported, Why::Done { act, name: call.name.clone() }, vec![place])
+            }
+            Deed::NotDone(act, call) => {
+                (ClaimStatus::Contradicted, Why::NotDone { act, name: call.name.clone() }, Vec::new())
+            }
+            Deed::Unknown => (ClaimStatus::NotCheckable, Why::NoReferent, Vec::new()),
+            Deed::Nothing => (ClaimStatus::Unsupported, Why::NothingRead, Vec::new()),
+        }
+    }
+
+    /// A place of the evidence, as the report names it.
+    pub(crate) fn quote(&self, piece: usize, range: Range<usize>) -> Quoted {
+        let piece = &self.evidence.pieces[piece];
+        let text = piece.text[range.clone()].to_owned();
+        let leaf = piece.leaves.iter().find(|(r, _)| r.start <= range.start && range.end <= r.end);
+        let place = match (leaf, piece.source) {
+            (Some((_, pointer)), _) => Place::new(piece.act).path(pointer.clone()),
+            (None, Source::Did) => Place::new(piece.act),
+            (None, _) => Place::new(piece.act).bytes(range.start, range.end),
+        };
+        Quoted { place, text }
+    }
+}
+
+/// Whether a word says what a statement is about: parts of other numbers, like the `30` of a time, do not.
+fn tells(word: &Word) -> bool {
+    !word.common && (!word.digits || word.range().len() > 3)
+}

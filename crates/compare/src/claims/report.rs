@@ -1,0 +1,195 @@
+//! The report of the claim checker: every claim with its status, the reason as data, and the places to look at.
+
+use super::scan::Value;
+use crate::reason::{Outcome, Place, Reason, Scorer};
+use serde::{Deserialize, Serialize};
+
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+pub struct ClaimReport {
+    /// The acts whose text was checked.
+    pub answers: Vec<usize>,
+    pub claims: Vec<Claim>,
+    pub totals: Totals,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Totals {
+    pub supported: usize,
+    pub derived: usize,
+    pub quoted_from_user: usize,
+    pub unsupported: usize,
+    pub contradicted: usize,
+    pub not_checkable: usize,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Claim {
+    /// The act that says it, and which bytes of its text.
+    pub act: usize,
+    pub bytes: (usize, usize),
+    pub text: String,
+    pub kind: ClaimKind,
+    /// The value in its normal form; names, quotes and statuses have none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub value: Option<Value>,
+    /// Said with "probably" or its like.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub hedged: bool,
+    pub status: ClaimStatus,
+    pub why: Why,
+    /// Where it was read: the nearest place first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub evidence: Vec<Quoted>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum ClaimKind {
+    Number,
+    Money,
+    Percent,
+    /// A number with a unit.
+    Quantity,
+    Date,
+    Time,
+    Weekday,
+    Id,
+    Email,
+    Url,
+    Name,
+    Quote,
+    /// That something was done, or is so: `sent`, `confirmed`.
+    Status,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum ClaimStatus {
+    Supported,
+    Derived,
+    QuotedFromUser,
+    Unsupported,
+    Contradicted,
+    NotCheckable,
+}
+
+/// A place with what stands there.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Quoted {
+    pub place: Place,
+    pub text: String,
+}
+
+/// Why a claim has its status.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", tag = "reason")]
+pub enum Why {
+    /// It stands there as said.
+    Verbatim,
+    /// The same in another dress: another format, unit, number word, or rounded.
+    SameValue,
+    /// Worked out from values that were read.
+    Computed { operation: Operation, operands: Vec<Quoted> },
+    /// The user said it.
+    UsersOwn,
+    /// It stands nowhere in what was read, done or told before.
+    Nowhere,
+    /// What the statement is about has another value: this one.
+    OtherValue {
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        field: Option<String>,
+        found: Quoted,
+    },
+    /// The date falls on another weekday.
+    OtherWeekday { date: String, weekday: String },
+    /// The call that would have done it failed, was refused or never ran.
+    NotDone { act: usize, name: String },
+    /// The call did it.
+    Done { act: usize, name: String },
+    /// Nothing had been read that it could rest on.
+    NothingRead,
+    /// An offer, a question, a plan or a refusal asserts nothing.
+    NotAsserted,
+    /// A heading or common wording: it names nothing that could be looked up.
+    NoReferent,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Operation {
+    /// How many items a result or the answer's own list has.
+    Count,
+    Sum,
+    Difference,
+    Average,
+    /// A percentage of an amount, or what is left or made with it.
+    Share,
+    /// The time between two times or dates.
+    Span,
+    /// The weekday of a date.
+    Weekday,
+}
+
+impl ClaimStatus {
+    pub fn flagged(self) -> bool {
+        matches!(self, Self::Unsupported | Self::Contradicted)
+    }
+}
+
+impl ClaimReport {
+    pub(crate) fn count(&mut self) {
+        let of = |status| self.claims.iter().filter(|c| c.status == status).count();
+        self.totals = Totals {
+            supported: of(ClaimStatus::Supported),
+            derived: of(ClaimStatus::Derived),
+            quoted_from_user: of(ClaimStatus::QuotedFromUser),
+            unsupported: of(ClaimStatus::Unsupported),
+            contradicted: of(ClaimStatus::Contradicted),
+            not_checkable: of(ClaimStatus::NotCheckable),
+        };
+    }
+
+    /// What the verdict has to know: contradictions fail, unsupported claims are for a person to see.
+    pub fn reasons(&self) -> Vec<Reason> {
+        self.claims.iter().filter(|c| c.status.flagged()).map(Claim::reason).collect()
+    }
+}
+
+impl Claim {
+    fn reason(&self) -> Reason {
+        let contradicted = self.status == ClaimStatus::Contradicted;
+        let (outcome, weight) = match (contradicted, self.hedged) {
+            (true, false) => (Outcome::Fail, 0.7),
+            (true, true) => (Outcome::Review, 0.6),
+            (false, hedged) => (Outcome::Review, if hedged { 0.2 } else { 0.4 }),
+        };
+        let mut places = vec![Place::new(self.act).bytes(self.bytes.0, self.bytes.1)];
+        if let Why::OtherValue { found, .. } = &self.why {
+            places.push(found.place.clone());
+        }
+        let code = if contradicted { "claim-contradicted" } else { "claim-unsupported" };
+        Reason { scorer: Scorer::Claims, code: code.into(), outcome, weight, text: self.say(), places }
+    }
+
+    /// One sentence about a flagged claim.
+    fn say(&self) -> String {
+        let said = format!("the answer says `{}`", self.text);
+        match &self.why {
+            Why::OtherValue { field: Some(field), found } => {
+                format!(
+                    "{said}, but `{field}` of what it is about is `{}` (act {})",
+                    found.text, found.place.act
+                )
+            }
+            Why::OtherValue { field: None, found } => {
+                format!("{said}, but the passage it is about says `{}` (act {})", found.text, found.place.act)
+            }
+            Why::OtherWeekday { date, weekday } => format!("{said}, but {date} is a {weekday}"),
+            Why::NotDone { act, name } => format!("{said}, but `{name}` (act {act}) did not succeed"),
+            Why::NothingRead => format!("{said}, though nothing had been read that it could come from"),
+            _ => format!(
+                "{said}, which stands in nothing that was read, done or told before: look where it came from"
+            ),
+        }
+    }
+}

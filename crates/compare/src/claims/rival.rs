@@ -1,0 +1,273 @@
+//! The value that should stand where a claim's stands. Every value of the claim's kind that was read is ranked by how
+//! much its record, its line and its key share with the statement; if another one is clearly ahead, that is a
+//! contradiction. It takes a margin, because a statement may well be about two records at once.
+
+use super::answer::Statement;
+use super::evidence::{Seen, Slot, Source, key_stems, normal_key};
+use super::extract::{Raw, within};
+use super::link::{About, Hit, Judge};
+use super::report::Quoted;
+use super::scan::Value;
+use super::words::Word;
+use std::ops::Range;
+
+// Scores are shares of what a statement says, counted once for the record and once for the line. The margins are round
+// numbers set by hand on AgentDojo answers, for few true values flagged before many swapped ones found.
+
+/// How far ahead another value must be, as a factor and a distance.
+const AHEAD: f32 = 1.25;
+const MARGIN: f32 = 0.12;
+/// A name shares its slot with more that is no name.
+const AHEAD_NAME: f32 = 1.6;
+/// What a value under another key than the claim's loses.
+const OTHER_KEY: f32 = 0.12;
+const OTHER_KEY_AHEAD: f32 = 1.15;
+/// Below this no record is what the statement is about.
+const ENOUGH: f32 = 0.35;
+
+type Score<'s> = dyn Fn(usize, usize, Option<usize>) -> f32 + 's;
+/// A score, the slot and what stands there.
+type Rival = (f32, Option<usize>, Quoted);
+
+impl Judge<'_> {
+    /// Another value in the slot that the statement is about: in the record it fits better than the ones the claim
+    /// was found in, or under the key its label names.
+    pub(super) fn other_value(
+        &self,
+        raw: &Raw,
+        statement: &Statement,
+        hits: &[Hit],
+        about: &About,
+    ) -> Option<(Option<String>, Quoted)> {
+        let best = hits.first()?;
+        self.other_key(raw, statement, hits, best).or_else(|| self.other_record(raw, statement, best, about))
+    }
+
+    /// The value of this kind that the surroundings of the statement point to, if that is clearly not this one.
+    fn other_record(
+        &self,
+        raw: &Raw,
+        statement: &Statement,
+        best: &Hit,
+        about: &About,
+    ) -> Option<(Option<String>, Quoted)> {
+        if about.total < 2.0 {
+            return None;
+        }
+        let key_of = |slot: Option<usize>| slot.map(|s| self.evidence.slots[s].key.as_str());
+        let wanted = self.wanted(raw, statement);
+        let score = |record: usize, segment: usize, slot: Option<usize>| {
+            let named = slot.is_some_and(|s| key_fits(&self.evidence.slots[s].stems, &wanted));
+            (about.of(record) + about.near.get(segment).copied().unwrap_or(0.0)) / about.total
+                + if named { 0.3 } else { 0.0 }
+        };
+        let (mine, rival) = match &raw.value {
+            Some(value) => self.rival_value(value, best, &score),
+            None => self.rival_name(raw, best, &score),
+        };
+        let (theirs, slot, found) = rival?;
+        let ahead = if raw.value.is_some() { mine * AHEAD + MARGIN } else { mine * AHEAD_NAME + MARGIN };
+        let block = &self.text[statement.block.clone()];
+        if theirs < ahead || theirs < ENOUGH || block.contains(&found.text) {
+            return None;
+        }
+        Some((key_of(slot).map(str::to_owned), found))
+    }
+
+    /// The score of a value's own places, and the best place of another value under the same key.
+    fn rival_value(&self, value: &Value, best: &Hit, score: &Score<'_>) -> (f32, Option<Rival>) {
+        let (mut mine, mut top) = (0.0_f32, (0.0_f32, None));
+        let (mut homes, mut rivals) = (Vec::new(), Vec::new());
+        let key = |slot: Option<usize>| slot.map(|s| self.evidence.slots[s].key.as_str());
+        let before = self.evidence.seen.partition_point(|s| self.evidence.pieces[s.piece].act < self.act);
+        for seen in self.evidence.seen[..before].iter().filter(|s| value.like(&s.found.value)) {
+            let scored = score(seen.record, seen.segment, seen.slot);
+            if value.said_by(&seen.found.value) {
+                mine = mine.max(scored);
+                homes.push((seen.record, key(seen.slot)));
+            } else if self.counts(seen.record) {
+                // under another key it takes more to be the one that was meant
+                let other = key(best.slot).zip(key(seen.slot)).is_some_and(|(a, b)| a != b);
+                rivals.push((if other { (scored - OTHER_KEY) / OTHER_KEY_AHEAD } else { scored }, seen));
+            }
+        }
+        // of several values in one slot, none contradicts another
+        rivals.retain(|(_, s)| !homes.contains(&(s.record, key(s.slot))));
+        for (scored, seen) in rivals {
+            if scored > top.0 {
+                top = (scored, Some(seen));
+            }
+        }
+        (mine, top.1.map(|seen| (top.0, seen.slot, self.quote(seen.piece, seen.found.range.clone()))))
+    }
+
+    /// For a name that stands in a short slot: the same slot of the record that the statement fits best.
+    fn rival_name(&self, raw: &Raw, best: &Hit, score: &Score<'_>) -> (f32, Option<Rival>) {
+        let Some(slot) = best.slot.map(|s| &self.evidence.slots[s]).filter(|s| s.value.len() < 60) else {
+            return (0.0, None);
+        };
+        let (mut mine, mut top) = (0.0_f32, (0.0_f32, None));
+        let phrase: Vec<u64> = self.words_in(&raw.range).iter().map(|w| w.exact).collect();
+        for (at, other) in self
+            .evidence
+            .slots
+            .iter()
+            .enumerate()
+            .filter(|(_, s)| s.key == slot.key && s.value.len() < 60 && self.counts(s.record))
+        {
+            let piece = &self.evidence.pieces[self.evidence.records[other.record].piece];
+            let held = within(&piece.words, &other.value, |w| w.range().start);
+            let Some(first) = held.first() else { continue };
+            let segment =
+                self.evidence.segment_of(self.evidence.records[other.record].piece, first.range().start);
+            let scored = score(other.record, segment, Some(at));
+            if phrase.iter().any(|p| held.iter().any(|w| w.exact == *p)) {
+                mine = mine.max(scored);
+            } else if scored > top.0 && held.len() <= 4 && held.iter().all(|w| w.upper || w.common) {
+                top = (scored, Some((at, first.range().start..held[held.len() - 1].range().end)));
+            }
+        }
+        let rival = top.1.map(|(at, range)| {
+            (top.0, Some(at), self.quote(self.evidence.records[self.evidence.slots[at].record].piece, range))
+        });
+        (mine, rival)
+    }
+
+    /// The key that a label, or a side of a range, asks for, as stems.
+    fn wanted(&self, raw: &Raw, statement: &Statement) -> Vec<u64> {
+        let label = statement.label.as_ref().filter(|l| l.end <= raw.range.start || l.start >= raw.range.end);
+        match raw.side {
+            Some(side) => key_stems(side),
+            None => label.map(|l| key_stems(&normal_key(&self.text[l.clone()]))).unwrap_or_default(),
+        }
+    }
+
+    /// Only what was read can contradict; the user's wish and the model's own arguments cannot.
+    fn counts(&self, record: usize) -> bool {
+        let piece = &self.evidence.pieces[self.evidence.records[record].piece];
+        piece.act < self.act && piece.source == Source::Read
+    }
+
+    /// The value of the claim's kind in a slot, where the claim is not there itself.
+    fn rival_in(&self, raw: &Raw, piece: usize, range: Range<usize>) -> Option<Quoted> {
+        let text = &self.evidence.pieces[piece].text;
+        match &raw.value {
+            Some(value) => {
+                let from = self
+                    .evidence
+                    .seen
+                    .partition_point(|s| (s.piece, s.found.range.start) < (piece, range.start));
+                let inside = self.evidence.seen[from..]
+                    .iter()
+                    .take_while(|s| s.piece == piece && s.found.range.start < range.end);
+                let mut rival = None;
+                for seen in inside {
+                    if value.said_by(&seen.found.value) {
+                        return None;
+                    }
+                    if rival.is_none() && value.like(&seen.found.value) {
+                        rival = Some(seen.found.range.clone());
+                    }
+                }
+                rival.map(|r| self.quote(piece, r))
+            }
+            None => {
+                let held = text[range.clone()].trim();
+                let short = (1..80).contains(&held.len()) && held.contains(char::is_alphabetic);
+                let lead = range.start + (text[range.clone()].len() - text[range].trim_start().len());
+                short.then(|| self.quote(piece, lead..lead + held.len()))
+            }
+        }
+    }
+
+    /// The label names a key of the very record the value was found in, and that key has another value.
+    fn other_key(
+        &self,
+        raw: &Raw,
+        statement: &Statement,
+        hits: &[Hit],
+        best: &Hit,
+    ) -> Option<(Option<String>, Quoted)> {
+        raw.value.as_ref()?;
+        let wanted = self.wanted(raw, statement);
+        let fits = |slot: &Slot| key_fits(&slot.stems, &wanted);
+        let here = || hits.iter().filter(|h| h.record == best.record);
+        if here().any(|h| h.slot.is_none_or(|s| fits(&self.evidence.slots[s]))) || !self.counts(best.record) {
+            return None;
+        }
+        let slot = self.evidence.slots_in(best.record).iter().find(|s| fits(s))?;
+        let found = self.rival_in(raw, best.piece, slot.value.clone())?;
+        Some((Some(slot.key.clone()), found))
+    }
+
+    /// For a value that stands nowhere: the one that stands where it should.
+    pub(super) fn instead(
+        &self,
+        raw: &Raw,
+        statement: &Statement,
+        about: &About,
+    ) -> Option<(Option<String>, Quoted)> {
+        let value = raw.value.as_ref()?;
+        let wanted = self.wanted(raw, statement);
+        let mut records: Vec<(usize, f32)> = about
+            .shares
+            .iter()
+            .copied()
+            .enumerate()
+            .filter(|(r, s)| *s > about.total * ENOUGH && self.counts(*r))
+            .collect();
+        records.sort_by(|a, b| b.1.total_cmp(&a.1).then(a.0.cmp(&b.0)));
+        for (record, _) in records.into_iter().take(3) {
+            let piece = self.evidence.records[record].piece;
+            let from = self.evidence.seen.partition_point(|s| (s.piece, s.record) < (piece, record));
+            let inside: Vec<_> = self.evidence.seen[from..]
+                .iter()
+                .take_while(|s| s.record == record)
+                .filter(|s| value.like(&s.found.value))
+                .take(200)
+                .collect();
+            let key = |s: &&Seen| s.slot.map(|at| self.evidence.slots[at].key.as_str());
+            let fits =
+                |s: &&&Seen| s.slot.is_some_and(|at| key_fits(&self.evidence.slots[at].stems, &wanted));
+            let fitting = inside.iter().find(fits);
+            if let Some(seen) = fitting.or(inside.first().filter(|_| inside.len() == 1)) {
+                return Some((key(seen).map(str::to_owned), self.quote(piece, seen.found.range.clone())));
+            }
+        }
+        None
+    }
+
+    /// A phrase that was read with one telling word different.
+    pub(super) fn one_word_off(&self, phrase: &[Word]) -> Option<Quoted> {
+        if !(2..=12).contains(&phrase.len()) {
+            return None;
+        }
+        let hashes: Vec<u64> = phrase.iter().map(|w| w.exact).collect();
+        for swapped in (0..phrase.len())
+            .rev()
+            .filter(|i| !phrase[*i].common && !self.evidence.holds(hashes[*i], self.act))
+        {
+            let (left, right) = (&hashes[..swapped], &hashes[swapped + 1..]);
+            let leads = left.len() >= right.len();
+            let longest = if leads { left } else { right };
+            for (piece, range) in self.evidence.phrase(longest, self.act, 20) {
+                let words = &self.evidence.pieces[piece].words;
+                let first = words.partition_point(|w| w.range().start < range.start);
+                let start = first.checked_sub(if leads { 0 } else { swapped + 1 });
+                let Some(run) = start.and_then(|s| words.get(s..s + phrase.len())) else { continue };
+                let others_same =
+                    run.iter().zip(&hashes).enumerate().all(|(i, (w, h))| i == swapped || w.exact == *h);
+                if others_same && !run[swapped].common {
+                    return Some(self.quote(piece, run[0].range().start..run[run.len() - 1].range().end));
+                }
+            }
+        }
+        None
+    }
+}
+
+/// Whether a key answers to a label: `start time` to `Start`, `size` to `File size`. Both as stems.
+fn key_fits(key: &[u64], label: &[u64]) -> bool {
+    let within = |a: &[u64], b: &[u64]| a.iter().all(|stem| b.contains(stem));
+    !key.is_empty() && !label.is_empty() && (within(key, label) || within(label, key))
+}
