@@ -106,6 +106,8 @@ fn ours(
         owner: None,
         inside: None,
         by_root: rustix::process::geteuid().is_root(),
+        linked: false,
+        in_use: false,
     };
     let changes = diff(&layer)?;
     let begin = Instant::now();
@@ -136,7 +138,8 @@ fn rollback(at: &Path) -> Sample {
     let work = at.join("work");
     fs::create_dir(&work)?;
     let by_root = rustix::process::geteuid().is_root();
-    let mut stack = Stack::open(&at.join("layers"), &work, by_root, None, Watch::default())?;
+    let mut stack =
+        Stack::open(&at.join("layers"), std::slice::from_ref(&work), by_root, None, Watch::default())?;
     stack.push()?;
     fill(&stack.top(), "after")?;
     rustix::fs::sync();

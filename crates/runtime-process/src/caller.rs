@@ -11,15 +11,16 @@ use std::io;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
+use std::sync::atomic::{AtomicI32, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// More processes than this are not searched.
 const MOST: usize = 4_096;
 
 #[derive(Debug)]
 pub(crate) struct Inside {
-    /// The guest: the first process, of which all others inside are descendants.
-    pub(crate) guest: i32,
+    /// The guest of the room that there is now: the first process, of which all others inside are descendants.
+    pub(crate) guest: Arc<AtomicI32>,
     /// A socket of the sandbox's network by which the kernel is asked about others.
     pub(crate) diagnosis: Mutex<OwnedFd>,
 }
@@ -29,7 +30,7 @@ impl Callers for Inside {
         let diagnosis = self.diagnosis.lock().unwrap_or_else(PoisonError::into_inner);
         let inode = netlink::inode(diagnosis.as_fd(), peer, local).ok()?;
         drop(diagnosis);
-        holder(self.guest, &format!("socket:[{inode}]")).ok()?
+        holder(self.guest.load(Ordering::Acquire), &format!("socket:[{inode}]")).ok()?
     }
 }
 
@@ -77,7 +78,7 @@ fn holds(process: &Path, socket: &str) -> io::Result<bool> {
     Ok(false)
 }
 
-fn children(pid: i32) -> io::Result<Vec<i32>> {
+pub(crate) fn children(pid: i32) -> io::Result<Vec<i32>> {
     let mut found = Vec::new();
     for task in fs::read_dir(format!("/proc/{pid}/task"))? {
         let text = gone_is(String::new(), fs::read_to_string(task?.path().join("children")))?;

@@ -1,31 +1,34 @@
 //! How a sandbox comes to be: a table of steps, each with its undo.
 
-use crate::cgroup::{self, Groups, Version, hierarchies_of};
+use crate::cgroup::{self, Groups, Version};
 use crate::explain::{explain_launch, explain_op};
 use crate::filter::{self, Choice};
+use crate::late;
 use crate::layer::{self, Layer};
 use crate::layout::{self, Layout};
 use crate::limits::{self, Resolved};
 use crate::network;
-use crate::plan::{self, Decided, Inherited, Scratch};
+use crate::plan::{self, Decided, Inherited, Room, Scratch};
 use crate::reap::group_name;
 use crate::report::{self, Observed};
+use crate::room::Place;
 use crate::sandbox::ProcessSandbox;
-use crate::shown::{self, Placed};
+use crate::shown::Placed;
 use crate::users::{self, Users, Way};
-use cofferdam_model::{EnforcementReport, Profile, Weakness};
+use cofferdam_model::{EnforcementReport, Profile};
 use cofferdam_runtime::{
     Begun, Doors, Fault, Injected, Network, Recipe, RuntimeError, Sandbox, SandboxSpec, Standing, Step,
     guest_program,
 };
-use cofferdam_sys::boot::{self, Access, Given, Launched, Message, Resource};
+use cofferdam_sys::boot::{self, Access, Birth, Given, Launched, Message, Op, Resource};
 use cofferdam_sys::{capability, idmap, image, landlock, seccomp};
 use rustix::net::{AddressFamily, SocketFlags, SocketType};
 use rustix::process::{Signal, WaitId, WaitIdOptions};
 use rustix::thread::UnshareFlags;
-use std::collections::BTreeSet;
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::collections::{BTreeSet, VecDeque};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicI32, Ordering};
 
 /// What root inside a box may do, within its own user namespace.
 const BOX_CAPABILITIES: u64 = capability::CHOWN
@@ -38,21 +41,30 @@ const BOX_CAPABILITIES: u64 = capability::CHOWN
 /// Everything that exists of a sandbox so far. The steps fill it in.
 pub(crate) struct Making {
     pub(crate) spec: SandboxSpec,
+    /// What its control groups are called: after the session, or after whoever prepared it.
+    pub(crate) group: String,
     pub(crate) without: Vec<String>,
     pub(crate) limits: Resolved,
     pub(crate) users: Option<Users>,
     pub(crate) layout: Option<Layout>,
-    network: Option<network::Wanted>,
-    files: Vec<Placed>,
+    pub(crate) network: Option<network::Wanted>,
+    pub(crate) files: Vec<Placed>,
     pub(crate) groups: Groups,
     given: Given,
     /// Helpers that are not needed any more and not yet waited for.
     holders: Vec<idmap::Holder>,
-    born_in_group: bool,
+    pub(crate) born_in_group: bool,
     inherited: Option<Inherited>,
     upper: Option<OwnedFd>,
-    began: layer::Began,
+    /// Directories that the child handed over, in order.
+    pub(crate) handed: VecDeque<OwnedFd>,
+    /// What other rooms are made in.
+    pub(crate) place: Option<Place>,
+    pub(crate) room: Room,
+    pub(crate) began: layer::Began,
     pub(crate) channel: Option<OwnedFd>,
+    /// The first process of the room that there is, for who asks from elsewhere.
+    guest: Arc<AtomicI32>,
     pub(crate) launched: Option<Launched>,
     pub(crate) listener: Option<seccomp::Listener>,
     pub(crate) doors: Option<Doors>,
@@ -114,6 +126,7 @@ pub(crate) fn begin(
 ) -> Result<Box<Beginning>, RuntimeError> {
     let making = Making {
         limits: limits::resolve(&spec.limits, spec.layer_place, spec.pausable),
+        group: group_name(&spec.id),
         spec,
         without: without.to_vec(),
         users: None,
@@ -126,8 +139,12 @@ pub(crate) fn begin(
         born_in_group: false,
         inherited: None,
         upper: None,
+        handed: VecDeque::new(),
+        place: None,
+        room: Room::Only,
         began: layer::Began::default(),
         channel: None,
+        guest: Arc::default(),
         launched: None,
         listener: None,
         doors: None,
@@ -141,6 +158,10 @@ pub(crate) fn begin(
 }
 
 impl Begun for Beginning {
+    fn adopt(&mut self, spec: SandboxSpec) -> Result<(), RuntimeError> {
+        late::adopt(&mut self.0.context, spec).map_err(|failure| told((LAUNCH, failure)))
+    }
+
     fn complete(self: Box<Self>, meanwhile: &mut dyn FnMut()) -> Result<Box<dyn Sandbox>, RuntimeError> {
         let mut standing = self.0.run_to(Some(GROUPS)).map_err(told)?;
         // The child mounts by itself now; helpers that have served take a while to die.
@@ -151,7 +172,7 @@ impl Begun for Beginning {
     }
 }
 
-fn told((step, failure): (&'static str, Failure)) -> RuntimeError {
+pub(crate) fn told((step, failure): (&'static str, Failure)) -> RuntimeError {
     match failure {
         Failure::Runtime(error) => error,
         Failure::What(what, fix) => RuntimeError::Step { step, what, fix },
@@ -162,17 +183,12 @@ fn told((step, failure): (&'static str, Failure)) -> RuntimeError {
 }
 
 fn choose_users(m: &mut Making) -> Result<(), Failure> {
-    m.began = layer::Began::now();
-    m.users = Some(users::choose(m.spec.users, m.spec.profile, &m.spec.ranges)?);
-    if !m.limits.layer_in_scratch && m.users.as_ref().is_some_and(|u| u.way == Way::Range) {
-        let what = "what several inside users write on disk could not be removed by a plain user".into();
-        let fix = "leave `--layer disk` out, or use `--users single`".into();
-        return Err(RuntimeError::Refused { what, fix }.into());
-    }
-    Ok(())
+    let slot = m.spec.base.since.and_then(|since| since.ids);
+    m.users = Some(users::choose(m.spec.users, m.spec.profile, &m.spec.ranges, slot)?);
+    late::bind(m)
 }
 
-fn chosen(m: &Making) -> Result<(&Users, &Layout), Failure> {
+pub(crate) fn chosen(m: &Making) -> Result<(&Users, &Layout), Failure> {
     match (&m.users, &m.layout) {
         (Some(users), Some(layout)) => Ok((users, layout)),
         _ => Err(Failure::What("steps ran out of order".into(), "report this".into())),
@@ -194,20 +210,26 @@ fn look_around(m: &mut Making) -> Result<(), Failure> {
     Ok(())
 }
 
+/// Whose the layer's directories are, where that is not us.
+pub(crate) fn layer_owner(users: &Users) -> Option<(u32, u32)> {
+    (users.way == Way::Root).then_some((users.host_uid, users.host_gid))
+}
+
 fn make_layer(m: &mut Making) -> Result<(), Failure> {
     let (users, layout) = chosen(m)?;
-    let owner = (users.way == Way::Root).then_some((users.host_uid, users.host_gid));
     if !m.limits.layer_in_scratch {
-        m.upper = Some(layer::make(&m.spec.layer, layout, owner)?);
+        m.upper = Some(layer::make(&m.spec.layer, layout, layer_owner(users))?);
     }
     Ok(())
 }
 
 fn remove_layer(m: &mut Making) {
     end(m);
-    // The open directory would keep a memory layer's file system alive.
+    // Open directories would keep a memory layer's file system alive.
     m.upper = None;
     m.layer = None;
+    m.handed.clear();
+    m.place = None;
     layer::leave(&m.spec.layer);
 }
 
@@ -233,6 +255,11 @@ fn make_groups(m: &mut Making) -> Result<(), Failure> {
         remove_groups(m);
         return Err(RuntimeError::Refused { what, fix: fix.into() }.into());
     }
+    let_join(m)
+}
+
+/// Tells a child that waits for its groups that they are there.
+pub(crate) fn let_join(m: &Making) -> Result<(), Failure> {
     match m.launched.as_ref().filter(|_| !m.groups.entrances(m.born_in_group).is_empty()) {
         Some(launched) => Ok(launched.go().map_err(hearing)?),
         None => Ok(()),
@@ -243,20 +270,7 @@ fn place_groups(m: &mut Making) -> Result<(), Failure> {
     if m.born_in_group || m.without.iter().any(|name| name.starts_with("cgroup")) {
         return Ok(());
     }
-    let found = hierarchies_of(&m.limits.cgroup.controllers().collect::<Vec<_>>());
-    m.groups = Groups::place(&found, &group_name(&m.spec.id), &m.limits.cgroup);
-    let demanded = [("memory", m.spec.limits.memory.is_some()), ("cpu", m.spec.limits.cpu.is_some())];
-    let accepts = m.spec.accept.contains(&Weakness::Rlimits);
-    for (controller, reason) in &m.groups.missing {
-        let asked = demanded.iter().any(|(name, is)| *is && *name == controller.name());
-        if asked && !accepts {
-            let what =
-                format!("the {} limit cannot be held for the whole session: {reason}", controller.name());
-            let fix = "run as root or under `systemd-run --user --scope -p Delegate=yes`, or accept a limit per process with `--accept rlimits`";
-            return Err(RuntimeError::Refused { what, fix: fix.into() }.into());
-        }
-    }
-    Ok(())
+    late::place_groups(m)
 }
 
 /// Those that a process cannot enter later: it is the first of its pid namespace, and all others belong to its
@@ -269,26 +283,39 @@ fn born_in(m: &Making, users: &Users) -> UnshareFlags {
 }
 
 fn launch(m: &mut Making) -> Result<(), Failure> {
-    let mut files = std::mem::take(&mut m.spec.files);
-    if m.spec.network == Network::Doors {
-        m.network = Some(network::look());
-        files.extend(network::files());
-    }
-    m.files = shown::place(files);
+    m.network = (m.spec.network == Network::Doors).then(network::look);
+    late::show(m);
     let Some(users) = &m.users else { return chosen(m).map(drop) };
+    // What only plain users' own ids touch, or root, can be rearranged by us.
+    m.room = if m.spec.pausable && users.way != Way::Range { Room::First } else { Room::Only };
+    let first = plan::first(users, m.network.as_ref(), &m.without);
+    let born_in = born_in(m, users);
+    bear(m, born_in, None, first, &[])
+}
+
+/// Starts the boot child, with a channel to the guest that it will be.
+pub(crate) fn bear(
+    m: &mut Making,
+    namespaces: UnshareFlags,
+    within: Option<BorrowedFd<'_>>,
+    first: Vec<Op>,
+    keep: &[RawFd],
+) -> Result<(), Failure> {
     let (ours, theirs) =
         rustix::net::socketpair(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)
             .map_err(|errno| RuntimeError::io("make the guest's channel")(errno.into()))?;
     let image = image::seal(guest_program()).map_err(|errno| explain_launch("guest image", errno))?;
     let unified = m.groups.groups.iter().find(|group| group.version == Version::V2);
     let unified = unified.and_then(|group| layer::open_dir(&group.path).ok());
-    let first = plan::first(users, m.network.as_ref(), &m.without);
-    let launched = boot::launch(born_in(m, users), unified.as_ref().map(AsFd::as_fd), first)
-        .map_err(|errno| explain_launch("new namespaces", errno))?;
+    let keep = [keep, &[theirs.as_raw_fd(), image.as_raw_fd()]].concat();
+    let birth = Birth { namespaces, cgroup: unified.as_ref().map(AsFd::as_fd), within, keep: &keep };
+    let launched = boot::launch(&birth, first).map_err(|errno| explain_launch("new namespaces", errno))?;
     m.born_in_group = unified.is_some();
     m.inherited = Some(Inherited { channel: theirs.as_raw_fd(), image: image.as_raw_fd() });
     m.channel = Some(ours);
+    m.guest.store(launched.pid().as_raw_nonzero().get(), Ordering::Release);
     m.launched = Some(launched);
+    m.waited = false;
     Ok(())
 }
 
@@ -305,7 +332,7 @@ fn rlimits(m: &Making) -> Vec<(Resource, u64)> {
 }
 
 /// Decides all that is left, and lets the child go on.
-fn hand_over_plan(m: &mut Making) -> Result<(), Failure> {
+pub(crate) fn hand_over_plan(m: &mut Making) -> Result<(), Failure> {
     let (users, layout) = chosen(m)?;
     let Some((launched, inherited)) = m.launched.as_ref().zip(m.inherited) else {
         return chosen(m).map(drop);
@@ -316,6 +343,7 @@ fn hand_over_plan(m: &mut Making) -> Result<(), Failure> {
         notify: !m.without.iter().any(|w| w == "seccomp.record"),
     };
     let filtered = !m.without.iter().any(|w| w == "seccomp");
+    let another = matches!(m.room, Room::Another { .. });
     let in_box = m.spec.profile == Profile::Box;
     let (uid, gid) = if in_box { (0, 0) } else { (users.uid, users.gid) };
     let decided = Decided {
@@ -323,6 +351,8 @@ fn hand_over_plan(m: &mut Making) -> Result<(), Failure> {
         users,
         staging: &m.spec.staging,
         layer: (!m.limits.layer_in_scratch).then_some(m.spec.layer.as_path()),
+        base: &m.spec.base.layers,
+        room: m.room,
         scratch: Scratch { bytes: m.limits.scratch, inodes: limits::inodes(m.limits.scratch) },
         idmapped: m.given.id_map.is_some(),
         rlimits: rlimits(m),
@@ -333,12 +363,13 @@ fn hand_over_plan(m: &mut Making) -> Result<(), Failure> {
         nested: m.spec.nested,
         seccomp: filtered.then(|| (Arc::new(filter::program(choice)), choice.notify)),
         files: &m.files,
-        network: m.network.as_ref(),
+        // The doors of a place that was kept are served already: nobody knocks at them again.
+        network: m.network.as_ref().filter(|_| !another),
         inherited,
         without: &m.without,
     };
     let rest = plan::operations(&decided);
-    if users.way == Way::Range {
+    if users.way == Way::Range && !another {
         users.write_maps(launched.pid().as_raw_nonzero().get())?;
     }
     launched.perform(rest, &m.given).map_err(hearing)?;
@@ -350,7 +381,7 @@ fn hearing(errno: rustix::io::Errno) -> RuntimeError {
 }
 
 /// Ends everything inside: the first process of a pid namespace takes all others with it.
-fn end(m: &mut Making) {
+pub(crate) fn end(m: &mut Making) {
     let Some(launched) = &m.launched else { return };
     // What is frozen by version 1 does not even die.
     m.groups.thaw();
@@ -363,7 +394,7 @@ fn end(m: &mut Making) {
 }
 
 /// Does the supervisor's part while the child works, until the guest runs.
-fn supervise(m: &mut Making) -> Result<(), Failure> {
+pub(crate) fn supervise(m: &mut Making) -> Result<(), Failure> {
     let Some(mut launched) = m.launched.take() else { return chosen(m).map(drop) };
     let result = converse(m, &mut launched);
     m.launched = Some(launched);
@@ -375,9 +406,10 @@ fn converse(m: &mut Making, launched: &mut Launched) -> Result<(), Failure> {
         match launched.hear().map_err(hearing)? {
             Message::LandlockProbe(errno) => m.landlock_probe = errno,
             Message::Listener(fd) => m.listener = Some(seccomp::Listener::new(fd)),
-            Message::Layer(fd) => m.upper = Some(fd),
+            Message::Layer(fd) => m.handed.push_back(fd),
+            Message::Place([mounts, network, user]) => m.place = Some(Place { mounts, network, user }),
             Message::Doors(fds) => {
-                let guest = launched.pid().as_raw_nonzero().get();
+                let guest = m.guest.clone();
                 m.doors = m.network.as_ref().map(|network| network.doors(guest, fds)).transpose()?;
             }
             Message::Failed { at, errno } => {
@@ -393,28 +425,20 @@ fn converse(m: &mut Making, launched: &mut Launched) -> Result<(), Failure> {
 }
 
 fn read_back(m: &mut Making) -> Result<(), Failure> {
+    if m.limits.layer_in_scratch {
+        m.upper = m.handed.pop_front();
+    }
+    m.report = Some(observe(m)?);
     let (users, layout) = chosen(m)?;
-    let Some(launched) = &m.launched else { return Ok(()) };
-    let observed = Observed {
-        pid: launched.pid().as_raw_nonzero().get(),
-        users,
-        layout,
-        groups: &m.groups,
-        limits: &m.limits,
-        profile: m.spec.profile,
-        nested: m.spec.nested,
-        landlock_probe: m.landlock_probe,
-        listens: m.listener.is_some(),
-        doors: m.network.as_ref().map(|network| (network, m.doors.as_ref())),
-    };
-    let report = report::read(&observed)?;
-    let owner = (users.way == Way::Root).then_some(layout.workdir_owner);
-    let planted: BTreeSet<_> = layout.hidden.paths.iter().cloned().collect();
-    let workdir = layer::open_dir(&layout.workdir)?;
     let by_root = users.way == Way::Root;
-    let (workdir_path, inside) =
-        (layout.workdir.clone(), by_root.then_some((users.host_uid, users.host_gid)));
-    m.report = Some(report);
+    let layer = (
+        layer::open_dir(&layout.workdir)?,
+        layout.workdir.clone(),
+        layout.hidden.paths.iter().cloned().collect::<BTreeSet<_>>(),
+        by_root.then_some(layout.workdir_owner),
+        by_root.then_some((users.host_uid, users.host_gid)),
+    );
+    let (workdir, workdir_path, planted, owner, inside) = layer;
     let began = m.began;
     m.layer = m.upper.take().map(|upper| Layer {
         upper,
@@ -425,8 +449,34 @@ fn read_back(m: &mut Making) -> Result<(), Failure> {
         owner,
         inside,
         by_root,
+        linked: false,
+        in_use: false,
     });
     Ok(())
+}
+
+/// What holds for the guest that runs now.
+pub(crate) fn observe(m: &Making) -> Result<EnforcementReport, Failure> {
+    let (users, layout) = chosen(m)?;
+    let Some(launched) = &m.launched else {
+        return Err(Failure::What("steps ran out of order".into(), "report this".into()));
+    };
+    let observed = Observed {
+        pid: launched.pid().as_raw_nonzero().get(),
+        users,
+        layout,
+        groups: &m.groups,
+        limits: &m.limits,
+        profile: m.spec.profile,
+        nested: m.spec.nested,
+        landlock_probe: m.landlock_probe,
+        listens: m.listener.is_some(),
+        doors: match m.room {
+            Room::Another { .. } => None,
+            _ => m.network.as_ref().map(|network| (network, m.doors.as_ref())),
+        },
+    };
+    Ok(report::read(&observed)?)
 }
 
 fn check_floor(m: &mut Making) -> Result<(), Failure> {

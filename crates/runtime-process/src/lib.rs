@@ -10,6 +10,7 @@ mod doctor;
 mod explain;
 mod filter;
 mod hidden;
+mod late;
 pub mod layer;
 mod layout;
 mod limits;
@@ -17,6 +18,7 @@ mod network;
 mod plan;
 mod reap;
 mod report;
+mod room;
 mod sandbox;
 mod shown;
 mod syscalls;
@@ -69,6 +71,11 @@ impl Backend for ProcessBackend {
     fn begin(&self, spec: SandboxSpec) -> Result<Box<dyn Begun>, RuntimeError> {
         Ok(create::begin(spec, &self.without, self.fault)?)
     }
+}
+
+/// Removes a layer that nobody uses any more. What resists is left for another try.
+pub fn remove_layer(dir: &std::path::Path) {
+    let _ = layer::remove_tree(dir);
 }
 
 /// The names of the steps by which a sandbox is made, in order.

@@ -14,6 +14,7 @@ use std::fs;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::OwnedFd;
 use std::path::Path;
+use std::sync::atomic::AtomicI32;
 use std::sync::{Arc, Mutex};
 
 /// An address for programs that want one that is not loopback's: the first of the range from which names get
@@ -102,7 +103,7 @@ impl Wanted {
     }
 
     /// The sockets that were handed over, in the order of `list`.
-    pub(crate) fn doors(&self, guest: i32, sockets: Vec<OwnedFd>) -> Result<Doors, RuntimeError> {
+    pub(crate) fn doors(&self, guest: Arc<AtomicI32>, sockets: Vec<OwnedFd>) -> Result<Doors, RuntimeError> {
         let wrong = || RuntimeError::Step {
             step: "supervise",
             what: "the boot child has handed over other sockets than it was told to make".into(),

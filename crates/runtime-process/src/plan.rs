@@ -6,7 +6,7 @@ use crate::network;
 use crate::shown::{self, Placed};
 use crate::users::{Users, Way};
 use crate::view::{DEVICE_LINKS, DEVICES};
-use cofferdam_sys::boot::{Access, Attr, Op, Resource};
+use cofferdam_sys::boot::{Access, Attr, Kept, Op, Resource};
 use cofferdam_sys::landlock::{Grant, Ruleset};
 use cofferdam_sys::seccomp::Program;
 use rustix::thread::UnshareFlags;
@@ -23,6 +23,10 @@ pub(crate) struct Decided<'a> {
     pub(crate) staging: &'a Path,
     /// The session's upper and work directories on the host, or nothing to keep them in the scratch memory.
     pub(crate) layer: Option<&'a Path>,
+    /// Layers that are frozen, between the session's own and the work dir: the upper ones first.
+    pub(crate) base: &'a [PathBuf],
+    /// Whether other rooms are to be made in this place, and how many layers of the session's own the one has.
+    pub(crate) room: Room,
     pub(crate) scratch: Scratch,
     /// Maps the owner of the work dir (and of toolchains) to the inside's user; only when root.
     pub(crate) idmapped: bool,
@@ -42,6 +46,21 @@ pub(crate) struct Decided<'a> {
     /// Controls that a test or a weakened profile leaves out, by their name in the report.
     pub(crate) without: &'a [String],
 }
+
+/// What of a sandbox is made. A room is all that belongs to one process tree: its mount namespace, with the work
+/// dir as the layers show it now. What rooms share (the skeleton, the scratch space, the network) is the place.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Room {
+    /// The place and the one room in it.
+    Only,
+    /// The place, which is kept, and the first room.
+    First,
+    /// Another room of a place that was kept, with so many layers of the session's own.
+    Another { levels: usize },
+}
+
+/// Where the layers on disk are while a root is put together.
+const DISK: &str = "../scratch/disk";
 
 /// Descriptors that the child was born with, by their numbers in it.
 #[derive(Debug, Clone, Copy)]
@@ -101,12 +120,39 @@ pub(crate) fn first(users: &Users, network: Option<&network::Wanted>, without: &
     ops
 }
 
+/// What the child of another room does first: it joins what was kept, and makes the rest anew.
+pub(crate) fn again(mounts: RawFd, network: RawFd, without: &[String]) -> Vec<Op> {
+    let on = |control: &str| !without.iter().any(|name| name == control);
+    let mut ops = vec![Op::DieWithSupervisor];
+    if on("namespace.net") {
+        ops.push(Op::Join { namespace: network, kind: Kept::Network });
+    }
+    ops.push(Op::Join { namespace: mounts, kind: Kept::Mounts });
+    let mut namespaces = UnshareFlags::NEWNS;
+    namespaces.set(UnshareFlags::NEWIPC, on("namespace.ipc"));
+    namespaces.set(UnshareFlags::NEWUTS, on("namespace.uts"));
+    ops.push(Op::Unshare { namespaces });
+    if on("namespace.uts") {
+        ops.push(Op::Hostname { name: b"cofferdam".to_vec() });
+    }
+    ops
+}
+
 /// All the rest.
 pub(crate) fn operations(d: &Decided<'_>) -> Vec<Op> {
     let mut ops = Vec::with_capacity(120);
-    root(d, &mut ops);
-    system(d, &mut ops);
-    devices(&mut ops);
+    match d.room {
+        Room::Another { .. } => ops.push(Op::Enter { at: c(d.staging.join("root")) }),
+        Room::Only | Room::First => {
+            root(d, &mut ops);
+            system(d, &mut ops);
+            devices(&mut ops);
+            layers(d, &mut ops);
+        }
+    }
+    if d.room == Room::First {
+        ops.push(Op::KeepPlace);
+    }
     proc(d, &mut ops);
     places(d, &mut ops);
     join_groups(d, &mut ops);
@@ -143,6 +189,9 @@ fn root(d: &Decided<'_>, ops: &mut Vec<Op>) {
     ops.push(dir(".cofferdam", 0o755));
     ops.push(Op::File { at: c(".cofferdam/mask"), mode: 0, content: Vec::new() });
     ops.push(dir(".cofferdam/mask.d", 0));
+    if let (Some(content), Some(_)) = (&d.layout.gitconfig, &d.layout.home) {
+        ops.push(Op::File { at: c("../scratch/home/.gitconfig"), mode: 0o644, content: content.clone() });
+    }
 }
 
 /// Root's files would be nobody's inside; others' are already the user's own.
@@ -270,9 +319,6 @@ fn places(d: &Decided<'_>, ops: &mut Vec<Op>) {
 
 fn home(d: &Decided<'_>, ops: &mut Vec<Op>) {
     let Some(home) = &d.layout.home else { return };
-    if let Some(content) = &d.layout.gitconfig {
-        ops.push(Op::File { at: c("../scratch/home/.gitconfig"), mode: 0o644, content: content.clone() });
-    }
     parents(home, ops);
     ops.push(Op::Dir { at: at(home), mode: 0o755, owner: owner(d) });
     ops.push(Op::Bind { from: c("../scratch/home"), at: at(home), attr: Attr::WRITABLE, idmapped: false });
@@ -287,7 +333,33 @@ fn home(d: &Decided<'_>, ops: &mut Vec<Op>) {
     }
 }
 
-/// The overlay: the host's directory below, the session's layer above. The layer's own mount is never seen.
+/// Makes the session's own layer, or brings the one on disk to where the overlay finds it by a short name: the
+/// kernel takes no long ones.
+fn layers(d: &Decided<'_>, ops: &mut Vec<Op>) {
+    match (d.layer, d.room) {
+        (Some(path), Room::First) => {
+            ops.push(dir(DISK, 0o700));
+            ops.push(bind(path, DISK, Attr::WRITABLE));
+        }
+        (Some(_), _) => {}
+        (None, _) => {
+            let owner = owner(d);
+            ops.push(Op::Dir { at: c("../scratch/layer/upper"), mode: 0o755, owner });
+            ops.push(dir("../scratch/layer/work", 0o700));
+            plant(d, ops);
+            ops.push(Op::HandOver { at: c("../scratch/layer/upper") });
+        }
+    }
+    if d.room == Room::First && d.layer.is_none() {
+        ops.push(Op::HandOver { at: c("../scratch/layer") });
+    }
+}
+
+fn base(at: usize) -> PathBuf {
+    Path::new("../scratch/base").join(at.to_string())
+}
+
+/// The overlay: the host's directory below, the session's layers above. Their own mounts are never seen.
 fn workdir(d: &Decided<'_>, ops: &mut Vec<Op>) {
     ops.push(Op::Bind {
         from: c(&d.layout.workdir),
@@ -295,26 +367,33 @@ fn workdir(d: &Decided<'_>, ops: &mut Vec<Op>) {
         attr: Attr::READ_ONLY,
         idmapped: d.idmapped,
     });
-    let layer = match d.layer {
-        Some(path) => path.to_owned(),
-        None => {
-            let owner = owner(d);
-            ops.push(Op::Dir { at: c("../scratch/layer/upper"), mode: 0o755, owner });
-            ops.push(dir("../scratch/layer/work", 0o700));
-            plant(d, ops);
-            ops.push(Op::HandOver { at: c("../scratch/layer/upper") });
-            PathBuf::from("../scratch/layer")
-        }
+    for (at, path) in d.base.iter().enumerate() {
+        ops.push(dir("../scratch/base", 0o700));
+        ops.push(dir(base(at), 0o700));
+        ops.push(bind(path, base(at), Attr::READ_ONLY));
+    }
+    let own = match (d.layer, d.room) {
+        (Some(path), Room::Only) => path.to_owned(),
+        (Some(_), _) => PathBuf::from(DISK),
+        (None, _) => PathBuf::from("../scratch/layer"),
     };
+    let levels = if let Room::Another { levels } = d.room { levels } else { 1 };
+    let level = |at: usize| if at == 0 { own.clone() } else { own.join(at.to_string()) };
+    let top = level(levels.saturating_sub(1));
+    let beneath = (0..levels.saturating_sub(1)).rev().map(|at| c(level(at).join("upper")));
+    let lower: Vec<CString> =
+        beneath.chain((0..d.base.len()).map(|at| c(base(at)))).chain([c("../lower")]).collect();
+    let userxattr = d.users.way != Way::Root;
     parents(&d.layout.workdir, ops);
     ops.push(Op::Dir { at: at(&d.layout.workdir), mode: 0o755, owner: owner(d) });
-    ops.push(Op::Overlay {
-        lower: c("../lower"),
-        upper: c(layer.join("upper")),
-        work: c(layer.join("work")),
-        at: at(&d.layout.workdir),
-        userxattr: d.users.way != Way::Root,
-    });
+    if levels > 1 {
+        // What there was before the innermost transaction, to compare with.
+        ops.push(dir("../scratch/below", 0o700));
+        ops.push(Op::Overlay { lower: lower.clone(), upper: None, at: c("../scratch/below"), userxattr });
+        ops.push(Op::HandOver { at: c("../scratch/below") });
+    }
+    let upper = Some((c(top.join("upper")), c(top.join("work"))));
+    ops.push(Op::Overlay { lower, upper, at: at(&d.layout.workdir), userxattr });
 }
 
 /// Hidden paths of the work dir do not exist in the layer above, whatever the host has below.
@@ -435,6 +514,8 @@ mod tests {
             users: &Users::for_tests(Way::Single, 7),
             staging: Path::new("/state/staging"),
             layer: None,
+            base: &[],
+            room: Room::Only,
             scratch: Scratch { bytes: 1 << 20, inodes: 100 },
             idmapped: false,
             rlimits: vec![(Resource::Core, 0)],

@@ -4,20 +4,25 @@ use crate::create::{Failure, Making};
 use crate::filter;
 use crate::layer;
 use crate::layout::inside_home;
+use crate::room::{self, Rooms};
 use crate::users::{USER, Way, user_name};
-use cofferdam_model::{BlockedAttempt, Counters, EnforcementReport, FileChange, Profile, Tier, Usage};
-use cofferdam_runtime::{Committed, Doors, Finished, Identity, RuntimeError, Sandbox, Standing};
+use cofferdam_model::{
+    BlockedAttempt, Counters, EnforcementReport, FileChange, FileDifference, Profile, Provenance, Tier, Usage,
+};
+use cofferdam_runtime::{Base, Committed, Doors, Finished, Identity, RuntimeError, Sandbox, Standing};
 use rustix::event::{PollFd, PollFlags};
 use rustix::io::Errno;
 use rustix::process::{Signal, WaitId, WaitIdOptions};
 use std::fs;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::Path;
 use std::time::Duration;
 
 pub(crate) struct ProcessSandbox {
     standing: Standing<Making, Failure>,
     report: EnforcementReport,
     changes: Option<Vec<FileChange>>,
+    rooms: Option<Rooms>,
 }
 
 /// More attempts than this in a row are counted, not kept apart.
@@ -27,7 +32,7 @@ impl ProcessSandbox {
     pub(crate) fn new(mut standing: Standing<Making, Failure>) -> Self {
         let empty = || EnforcementReport { tier: Tier::Process, kernel: String::new(), controls: Vec::new() };
         let report = standing.context.report.take().unwrap_or_else(empty);
-        Self { standing, report, changes: None }
+        Self { standing, report, changes: None, rooms: None }
     }
 
     fn making(&self) -> &Making {
@@ -135,6 +140,7 @@ impl Sandbox for ProcessSandbox {
         if let Some(changes) = &self.changes {
             return Ok(changes.clone());
         }
+        room::bring_together(&mut self.standing.context)?;
         let changes = match &self.making().layer {
             Some(layer) => layer::diff(layer)?,
             None => Vec::new(),
@@ -147,6 +153,34 @@ impl Sandbox for ProcessSandbox {
         let changes = self.changes()?;
         let Some(layer) = &self.making().layer else { return Ok(Committed::default()) };
         layer::commit(layer, &changes, &self.making().spec.layer, layer::Watch::default())
+    }
+
+    fn is_occupied(&self) -> bool {
+        room::is_occupied(self.making())
+    }
+
+    fn depth(&self) -> usize {
+        room::depth(self.rooms.as_ref())
+    }
+
+    fn begin_transaction(&mut self) -> Result<(), RuntimeError> {
+        room::begin(&mut self.standing.context, &mut self.rooms, &self.report)
+    }
+
+    fn difference(&mut self, texts: bool) -> Result<Vec<FileDifference>, RuntimeError> {
+        room::difference(self.making(), self.rooms.as_ref(), texts)
+    }
+
+    fn settle(&mut self, keep: bool) -> Result<Committed, RuntimeError> {
+        room::settle(&mut self.standing.context, &mut self.rooms, &self.report, keep)
+    }
+
+    fn freeze(&mut self, to: &Path) -> Result<Provenance, RuntimeError> {
+        room::freeze(&mut self.standing.context, &mut self.rooms, &self.report, to)
+    }
+
+    fn rebase(&mut self, base: Base) -> Result<(), RuntimeError> {
+        room::rebase(&mut self.standing.context, &mut self.rooms, &self.report, base)
     }
 }
 

@@ -1,7 +1,7 @@
 //! Which host ids stand behind the inside's ids. There are three ways, each said in the report:
 //!
-//! - **root**: started by root. A range of otherwise unused host ids, reserved for this session alone; host
-//!   id 0 is in no map. The work dir's owner is shown as the inside's user by an idmapped mount.
+//! - **root**: started by root. A range of otherwise unused host ids, reserved for this session alone (one that
+//!   begins with the files of another has its range, since the files carry its ids); host id 0 is in no map. The work dir's owner is shown as the inside's user by an idmapped mount.
 //! - **range**: a plain user with sub-ids in `/etc/subuid`, mapped by `newuidmap`.
 //! - **single**: a plain user's own id and no other: no second user, no change of owner.
 
@@ -40,6 +40,8 @@ pub(crate) struct Users {
     pub(crate) host_gid: u32,
     pub(crate) uid_map: String,
     pub(crate) gid_map: String,
+    /// Which range it is, where it was reserved.
+    pub(crate) slot: Option<u32>,
     /// Keeps the range ours.
     _reserved: Option<OwnedFd>,
 }
@@ -59,14 +61,19 @@ fn refused(what: &str, fix: &str) -> RuntimeError {
 }
 
 /// Decides for the calling process.
-pub(crate) fn choose(asked: UserMode, profile: Profile, ranges: &Path) -> Result<Users, RuntimeError> {
+pub(crate) fn choose(
+    asked: UserMode,
+    profile: Profile,
+    ranges: &Path,
+    slot: Option<u32>,
+) -> Result<Users, RuntimeError> {
     let (uid, gid) = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
     match (uid, asked, profile) {
         (0, UserMode::Single, _) => Err(refused(
             "`users = \"single\"` would map the host's root",
             "leave it out, or run as a plain user",
         )),
-        (0, ..) => root(ranges),
+        (0, ..) => root(ranges, slot),
         (_, UserMode::Range, _) | (_, UserMode::Auto, Profile::Box) => range(uid, gid),
         (_, UserMode::Single, Profile::Box) => {
             Err(refused("a box needs several users", "use `--users range`, or the profile `run`"))
@@ -79,19 +86,24 @@ pub(crate) fn choose(asked: UserMode, profile: Profile, ranges: &Path) -> Result
             host_gid: gid,
             uid_map: format!("{uid} {uid} 1"),
             gid_map: format!("{gid} {gid} 1"),
+            slot: None,
             _reserved: None,
         }),
     }
 }
 
-fn root(ranges: &Path) -> Result<Users, RuntimeError> {
+fn root(ranges: &Path, slot: Option<u32>) -> Result<Users, RuntimeError> {
     let own = fs::read_to_string("/proc/self/uid_map").map_err(RuntimeError::io("read our own id map"))?;
-    let (slot, lock) = reserve(ranges)?;
+    let (slot, lock) = match slot.filter(|slot| *slot < SLOTS) {
+        Some(slot) => (slot, share(ranges, slot)?),
+        None => reserve(ranges)?,
+    };
+    let lock = Some((slot, lock));
     let base = FIRST + slot * RANGE;
     if covers(&own, base, RANGE) {
         let map = format!("0 {base} {RANGE}");
         let host = base + USER;
-        return Ok(Users { uid_map: map.clone(), gid_map: map, ..users(Way::Root, host, host, Some(lock)) });
+        return Ok(Users { uid_map: map.clone(), gid_map: map, ..users(Way::Root, host, host, lock) });
     }
     // Root of a container with few ids: one of them, from the end, has to do.
     let last = last_id(&own).filter(|&last| last > SLOTS + 1_000);
@@ -102,10 +114,11 @@ fn root(ranges: &Path) -> Result<Users, RuntimeError> {
         )
     })?;
     let map = format!("{USER} {host} 1");
-    Ok(Users { uid_map: map.clone(), gid_map: map, ..users(Way::Root, host, host, Some(lock)) })
+    Ok(Users { uid_map: map.clone(), gid_map: map, ..users(Way::Root, host, host, lock) })
 }
 
-fn users(way: Way, host_uid: u32, host_gid: u32, lock: Option<OwnedFd>) -> Users {
+fn users(way: Way, host_uid: u32, host_gid: u32, reserved: Option<(u32, OwnedFd)>) -> Users {
+    let (slot, reserved) = reserved.unzip();
     Users {
         way,
         uid: USER,
@@ -114,7 +127,8 @@ fn users(way: Way, host_uid: u32, host_gid: u32, lock: Option<OwnedFd>) -> Users
         host_gid,
         uid_map: String::new(),
         gid_map: String::new(),
-        _reserved: lock,
+        slot,
+        _reserved: reserved,
     }
 }
 
@@ -122,15 +136,32 @@ fn users(way: Way, host_uid: u32, host_gid: u32, lock: Option<OwnedFd>) -> Users
 fn reserve(ranges: &Path) -> Result<(u32, OwnedFd), RuntimeError> {
     fs::create_dir_all(ranges).map_err(RuntimeError::io(format!("make {}", ranges.display())))?;
     for slot in 0..SLOTS {
-        let path = ranges.join(slot.to_string());
-        let flags = OFlags::RDWR | OFlags::CREATE | OFlags::CLOEXEC | OFlags::NOFOLLOW;
-        let file = rustix::fs::open(&path, flags, Mode::from_raw_mode(0o600))
-            .map_err(|e| RuntimeError::io(format!("reserve ids at {}", path.display()))(e.into()))?;
-        if rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive).is_ok() {
+        let file = open_slot(ranges, slot)?;
+        // Alone at first, so that it is nobody's; then so that who begins with our files can have it too.
+        let free = rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive)
+            .and_then(|()| rustix::fs::flock(&file, FlockOperation::NonBlockingLockShared));
+        if free.is_ok() {
             return Ok((slot, file));
         }
     }
     Err(refused("all ranges of ids are in use", "end some of the running sessions"))
+}
+
+fn open_slot(ranges: &Path, slot: u32) -> Result<OwnedFd, RuntimeError> {
+    let path = ranges.join(slot.to_string());
+    let flags = OFlags::RDWR | OFlags::CREATE | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+    rustix::fs::open(&path, flags, Mode::from_raw_mode(0o600))
+        .map_err(|e| RuntimeError::io(format!("reserve ids at {}", path.display()))(e.into()))
+}
+
+/// The slot that files carry already.
+fn share(ranges: &Path, slot: u32) -> Result<OwnedFd, RuntimeError> {
+    fs::create_dir_all(ranges).map_err(RuntimeError::io(format!("make {}", ranges.display())))?;
+    let file = open_slot(ranges, slot)?;
+    // Someone may just be looking whether it is free.
+    rustix::fs::flock(&file, FlockOperation::LockShared)
+        .map_err(|e| RuntimeError::io("share a range of ids")(e.into()))?;
+    Ok(file)
 }
 
 /// Lines of `inside outside count`.

@@ -1,14 +1,14 @@
 //! The contract between the engine and a tier.
 
 use cofferdam_model::{
-    BlockedAttempt, Counters, EnforcementReport, FileChange, LayerPlace, LimitHit, Limits, Mount, Profile,
-    SessionId, SkippedChange, Tier, Usage, UserMode, Weakness,
+    BlockedAttempt, Counters, EnforcementReport, FileChange, FileDifference, LayerPlace, LimitHit, Limits,
+    Mount, Profile, Provenance, SessionId, SkippedChange, Tier, Usage, UserMode, Weakness,
 };
 use std::fmt;
 use std::io;
 use std::net::{SocketAddr, TcpListener, UdpSocket};
 use std::os::fd::{BorrowedFd, OwnedFd};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// What a tier is asked to make. Everything is resolved: paths are absolute, nothing is looked up later.
@@ -36,10 +36,21 @@ pub struct SandboxSpec {
     pub accept: Vec<Weakness>,
     /// A directory of our own for this session's writable layer; made and removed by the tier.
     pub layer: PathBuf,
+    /// What lies between it and the work dir.
+    pub base: Base,
     /// A directory of our own with empty directories `root`, `scratch` and `lower`, where a new root is put together.
     pub staging: PathBuf,
     /// Where id ranges are reserved (one lock file each).
     pub ranges: PathBuf,
+}
+
+/// Layers that nobody changes any more.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Base {
+    /// Their directories, the upper ones first.
+    pub layers: Vec<PathBuf>,
+    /// When the first of them was begun; a work dir without any is taken as it is now.
+    pub since: Option<Provenance>,
 }
 
 /// A file of the inside's own, read-only. It covers the host's where there is one.
@@ -145,6 +156,10 @@ pub trait Backend {
 
 /// A sandbox in the making.
 pub trait Begun {
+    /// Makes it one of this spec. What was decided when it was begun must be the same: users, profile, whether it
+    /// stays, whether it has doors. All else is bound by this.
+    fn adopt(&mut self, spec: SandboxSpec) -> Result<(), RuntimeError>;
+
     /// Makes the rest of it, and calls `meanwhile` once, at a moment in which there is only waiting to do.
     fn complete(self: Box<Self>, meanwhile: &mut dyn FnMut()) -> Result<Box<dyn Sandbox>, RuntimeError>;
 }
@@ -188,4 +203,28 @@ pub trait Sandbox {
 
     /// Carries the changes over to the host's work dir. Only after `finish`.
     fn commit(&mut self) -> Result<Committed, RuntimeError>;
+
+    /// Whether anything runs inside besides the guest.
+    fn is_occupied(&self) -> bool;
+
+    /// How many transactions are open, each within the one before.
+    fn depth(&self) -> usize;
+
+    /// Opens a transaction within the innermost one. As with `settle`, whatever runs inside is ended by it, and
+    /// there is another guest after, whose channel `take_channel` hands out.
+    fn begin_transaction(&mut self) -> Result<(), RuntimeError>;
+
+    /// What was done in the innermost transaction; without one, by the session so far.
+    fn difference(&mut self, texts: bool) -> Result<Vec<FileDifference>, RuntimeError>;
+
+    /// Keeps or drops what was done in the innermost transaction: it becomes part of the one around it. Without
+    /// one it is all of the session's, and is carried to the host's work dir.
+    fn settle(&mut self, keep: bool) -> Result<Committed, RuntimeError>;
+
+    /// Moves the session's own layer to the directory `to`, which is on its file system, and goes on with another
+    /// over it. Nothing is copied. Says from when on changes in the work dir are others'. Ends what runs inside.
+    fn freeze(&mut self, to: &Path) -> Result<Provenance, RuntimeError>;
+
+    /// Drops the session's own layer, and goes on with another over these. Ends what runs inside.
+    fn rebase(&mut self, base: Base) -> Result<(), RuntimeError>;
 }

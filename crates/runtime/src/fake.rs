@@ -1,12 +1,14 @@
 //! A tier made of memory, for testing what stands above: it starts nothing and reports what it is told to.
 
 use crate::{
-    Backend, Begun, Committed, Doors, Finished, Identity, Probe, RuntimeError, Sandbox, SandboxSpec,
+    Backend, Base, Begun, Committed, Doors, Finished, Identity, Probe, RuntimeError, Sandbox, SandboxSpec,
 };
-use cofferdam_model::{BlockedAttempt, Counters, EnforcementReport, FileChange, Tier};
+use cofferdam_model::{
+    BlockedAttempt, Counters, EnforcementReport, FileChange, FileDifference, Provenance, Tier,
+};
 use std::io::pipe;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
 /// Hands out the given end of a stream as its guest channel.
@@ -50,6 +52,11 @@ impl Backend for FakeBackend {
 }
 
 impl Begun for FakeSandbox {
+    fn adopt(&mut self, spec: SandboxSpec) -> Result<(), RuntimeError> {
+        self.home = spec.home;
+        Ok(())
+    }
+
     fn complete(self: Box<Self>, meanwhile: &mut dyn FnMut()) -> Result<Box<dyn Sandbox>, RuntimeError> {
         meanwhile();
         Ok(self)
@@ -109,4 +116,37 @@ impl Sandbox for FakeSandbox {
     fn commit(&mut self) -> Result<Committed, RuntimeError> {
         Ok(Committed { applied: self.changes.len() as u64, skipped: Vec::new() })
     }
+
+    fn is_occupied(&self) -> bool {
+        false
+    }
+
+    fn depth(&self) -> usize {
+        0
+    }
+
+    fn begin_transaction(&mut self) -> Result<(), RuntimeError> {
+        Err(no_layers())
+    }
+
+    fn difference(&mut self, _: bool) -> Result<Vec<FileDifference>, RuntimeError> {
+        let told = |change: &FileChange| FileDifference { change: change.clone(), diff: None, omitted: None };
+        Ok(self.changes.iter().map(told).collect())
+    }
+
+    fn settle(&mut self, _: bool) -> Result<Committed, RuntimeError> {
+        Err(no_layers())
+    }
+
+    fn freeze(&mut self, _: &Path) -> Result<Provenance, RuntimeError> {
+        Err(no_layers())
+    }
+
+    fn rebase(&mut self, _: Base) -> Result<(), RuntimeError> {
+        Err(no_layers())
+    }
+}
+
+fn no_layers() -> RuntimeError {
+    RuntimeError::Refused { what: "this tier has no layers".into(), fix: "use another tier".into() }
 }

@@ -95,6 +95,26 @@ impl Home {
         self.layers_dir().join(id.as_str())
     }
 
+    /// Layers that nobody changes any more.
+    pub fn frozen_dir(&self) -> PathBuf {
+        self.root.join("frozen")
+    }
+
+    /// Marks of sandboxes that are prepared for nobody yet.
+    pub fn pool_dir(&self) -> PathBuf {
+        self.root.join("pool")
+    }
+
+    /// What sessions that stay have used, a file each.
+    pub fn usage_dir(&self) -> PathBuf {
+        self.root.join("usage")
+    }
+
+    /// What names them.
+    pub fn snapshots_dir(&self) -> PathBuf {
+        self.root.join("snapshots")
+    }
+
     /// A directory of empty directories (`root`, `scratch`, `lower`) on which sandboxes are put together, each in a
     /// mount namespace of its own. Made, with the place for layers, where it is missing.
     pub fn staging_dir(&self) -> Result<PathBuf, HomeError> {

@@ -8,6 +8,7 @@ use crate::signal::Mask;
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::io::Errno;
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions};
+use std::sync::atomic::{AtomicI32, Ordering};
 
 const STACK: usize = 64 << 10;
 
@@ -37,6 +38,8 @@ pub(crate) struct Request {
     pub(crate) namespaces: u64,
     /// On cgroup v2, a descriptor of the group to start in.
     pub(crate) cgroup: Option<i32>,
+    /// A user namespace of ours in which all that comes about, by its descriptor.
+    pub(crate) within: Option<i32>,
 }
 
 /// The child, with the memory that it uses. Dropping this before the child was let go ends it first.
@@ -48,6 +51,17 @@ pub(crate) struct Sharer<T> {
     _stack: Stack,
 }
 
+/// What it takes to start a child from within a user namespace: namespaces that belong to one are made only by
+/// whoever is in it, and who goes in does not come back.
+struct Midwife {
+    args: CloneArgs,
+    data: *const u8,
+    entry: *const (),
+    within: i32,
+    /// The child's pid, or a negative errno.
+    born: AtomicI32,
+}
+
 /// Starts a child that runs `entry` on `data` and never returns from it.
 pub(crate) fn share<T>(
     request: &Request,
@@ -57,11 +71,8 @@ pub(crate) fn share<T>(
     const CLONE_INTO_CGROUP: u64 = 0x2_0000_0000;
     let data = Box::new(data);
     let mut stack: Stack = Box::new_uninit_slice(STACK / size_of::<u128>());
-    let mut pidfd: libc::c_int = -1;
     let mut args = CloneArgs {
-        flags: request.namespaces | (libc::CLONE_PIDFD | libc::CLONE_VM) as u64,
-        pidfd: std::ptr::from_mut(&mut pidfd) as u64,
-        exit_signal: libc::SIGCHLD as u64,
+        flags: request.namespaces | libc::CLONE_VM as u64,
         stack: stack.as_mut_ptr() as u64,
         stack_size: STACK as u64,
         ..CloneArgs::default()
@@ -70,12 +81,71 @@ pub(crate) fn share<T>(
         args.flags |= CLONE_INTO_CGROUP;
         args.cgroup = group as u64;
     }
+    let (about, entry) = (std::ptr::from_ref(&*data).cast(), entry as *const ());
+    let (pid, pidfd) = match request.within {
+        None => start(args, about, entry)?,
+        Some(within) => deliver(args, about, entry, within)?,
+    };
+    Ok(Sharer { pid, pidfd, let_go: false, data, _stack: stack })
+}
+
+fn start(mut args: CloneArgs, data: *const u8, entry: *const ()) -> Result<(Pid, OwnedFd), Errno> {
+    let mut pidfd: libc::c_int = -1;
+    args.flags |= libc::CLONE_PIDFD as u64;
+    args.pidfd = std::ptr::from_mut(&mut pidfd) as u64;
+    args.exit_signal = libc::SIGCHLD as u64;
     // No handler of ours may run in the child while it shares our memory; it unblocks its own when it is ready.
     let before = Mask::ALL.set()?;
-    let pid = clone3(&args, std::ptr::from_ref(&*data).cast(), entry as *const ());
+    let pid = clone3(&args, data, entry);
     before.set()?;
     let pid = Pid::from_raw(pid? as i32).ok_or(Errno::SRCH)?;
-    Ok(Sharer { pid, pidfd: crate::raw::owned(pidfd as usize), let_go: false, data, _stack: stack })
+    Ok((pid, crate::raw::owned(pidfd as usize)))
+}
+
+/// By a helper that goes into the namespace, starts the child there as a child of ours, and ends.
+fn deliver(
+    mut args: CloneArgs,
+    data: *const u8,
+    entry: *const (),
+    within: i32,
+) -> Result<(Pid, OwnedFd), Errno> {
+    // Its parent is the helper's, and so is the signal by which its end is told.
+    args.flags |= libc::CLONE_PARENT as u64;
+    let midwife = Midwife { args, data, entry, within, born: AtomicI32::new(-libc::ECHILD) };
+    let mut stack: Stack = Box::new_uninit_slice(STACK / size_of::<u128>());
+    let own = CloneArgs {
+        flags: libc::CLONE_VM as u64,
+        stack: stack.as_mut_ptr() as u64,
+        stack_size: STACK as u64,
+        ..CloneArgs::default()
+    };
+    let (_, helper) = start(own, std::ptr::from_ref(&midwife).cast(), attend as *const ())?;
+    while let Err(errno) = rustix::process::waitid(WaitId::PidFd(helper.as_fd()), WaitIdOptions::EXITED) {
+        if errno != Errno::INTR {
+            return Err(errno);
+        }
+    }
+    let born = midwife.born.load(Ordering::Acquire);
+    let pid = Pid::from_raw(born).filter(|_| born > 0).ok_or_else(|| Errno::from_raw_os_error(born.abs()))?;
+    // Nobody but us waits for it, so the number is still its own.
+    match rustix::process::pidfd_open(pid, rustix::process::PidfdFlags::empty()) {
+        Ok(pidfd) => Ok((pid, pidfd)),
+        Err(errno) => {
+            let _ = rustix::process::kill_process(pid, Signal::KILL);
+            let _ = rustix::process::waitpid(Some(pid), rustix::process::WaitOptions::empty());
+            Err(errno)
+        }
+    }
+}
+
+extern "C" fn attend(midwife: &Midwife) -> ! {
+    use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
+    let inside =
+        move_into_link_name_space(crate::raw::borrowed(&midwife.within), Some(LinkNameSpaceType::User));
+    let born = inside.and_then(|()| clone3(&midwife.args, midwife.data, midwife.entry));
+    let born = born.map_or_else(|errno| -errno.raw_os_error(), |pid| pid as i32);
+    midwife.born.store(born, Ordering::Release);
+    crate::raw::exit_now(0)
 }
 
 /// Returns in the parent only: the child calls `entry(data)` on its own stack.

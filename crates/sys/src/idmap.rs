@@ -16,7 +16,7 @@ pub struct Holder {
 
 /// A namespace with these maps, each in the form of `/proc/PID/uid_map`. Needs CAP_SETUID and CAP_SETGID here.
 pub fn namespace(uid_map: &str, gid_map: &str) -> io::Result<(OwnedFd, Holder)> {
-    let request = Request { namespaces: libc::CLONE_NEWUSER as u64, cgroup: None };
+    let request = Request { namespaces: libc::CLONE_NEWUSER as u64, cgroup: None, within: None };
     let holder = share(&request, rustix::process::getpid(), hold)?;
     let pid = holder.pid.as_raw_nonzero();
     std::fs::write(format!("/proc/{pid}/uid_map"), uid_map)?;

@@ -9,7 +9,7 @@ use rustix::mount::{
     FsMountFlags, FsOpenFlags, MountAttrFlags, MountPropagationFlags, MoveMountFlags, OpenTreeFlags,
     UnmountFlags,
 };
-use std::ffi::CStr;
+use std::ffi::{CStr, CString};
 
 const ATTR_RDONLY: u64 = 0x1;
 const ATTR_NOSUID: u64 = 0x2;
@@ -71,21 +71,30 @@ pub(crate) fn bind(from: &CStr, at: &CStr, attr: Attr, idmap: Option<&OwnedFd>) 
 
 /// `volatile`: the layer is thrown away or copied out by us, so nobody waits for a disk.
 pub(crate) fn overlay(
-    lower: &CStr,
-    upper: &CStr,
-    work: &CStr,
+    lower: &[CString],
+    upper: Option<(&CStr, &CStr)>,
     at: &CStr,
     userxattr: bool,
 ) -> Result<(), Errno> {
-    let options: [(&CStr, Option<&CStr>); 5] = [
-        (c"lowerdir", Some(lower)),
-        (c"upperdir", Some(upper)),
-        (c"workdir", Some(work)),
-        (c"volatile", None),
-        (c"userxattr", None),
-    ];
-    let options = if userxattr { &options[..] } else { &options[..4] };
-    let mount = new_mount(c"overlay", options, ATTR_NOSUID | ATTR_NODEV)?;
+    let context = rustix::mount::fsopen(c"overlay", FsOpenFlags::FSOPEN_CLOEXEC)?;
+    let set = |key: &CStr, value: &CStr| rustix::mount::fsconfig_set_string(context.as_fd(), key, value);
+    let flag = |key: &CStr| rustix::mount::fsconfig_set_flag(context.as_fd(), key);
+    match lower {
+        [one] => set(c"lowerdir", one)?,
+        several => several.iter().try_for_each(|lower| set(c"lowerdir+", lower))?,
+    }
+    if let Some((upper, work)) = upper {
+        set(c"upperdir", upper)?;
+        set(c"workdir", work)?;
+        flag(c"volatile")?;
+    }
+    if userxattr {
+        flag(c"userxattr")?;
+    }
+    rustix::mount::fsconfig_create(context.as_fd())?;
+    let attr = ATTR_NOSUID | ATTR_NODEV | if upper.is_none() { ATTR_RDONLY } else { 0 };
+    let attr = MountAttrFlags::from_bits_retain(attr as u32);
+    let mount = rustix::mount::fsmount(context.as_fd(), FsMountFlags::FSMOUNT_CLOEXEC, attr)?;
     attach(mount.as_fd(), at)
 }
 

@@ -56,15 +56,25 @@ pub(crate) fn duplicate_as(from: RawFd, number: RawFd) -> Result<(), Errno> {
     unsafe { syscall(args.0, args.1) }.map(drop)
 }
 
-pub(crate) fn close(number: RawFd) {
-    // SAFETY: takes no pointers; called by the boot child on its copies of its parent's descriptors only.
-    let _ = unsafe { syscall(call(libc::SYS_close), [fd(number)]) };
+/// Closes every descriptor of these numbers.
+pub(crate) fn close_range(first: RawFd, last: RawFd) {
+    if first <= last {
+        // SAFETY: takes no pointers; called by the boot child on its copies of its parent's descriptors only.
+        let _ = unsafe { syscall(call(libc::SYS_close_range), [fd(first), fd(last), 0]) };
+    }
 }
 
 /// Takes charge of the fresh descriptor that a system call just returned.
 pub(crate) fn owned(number: usize) -> OwnedFd {
     // SAFETY: called only with such a descriptor, which nobody else owns.
     unsafe { OwnedFd::from_raw_fd(number as RawFd) }
+}
+
+/// A descriptor that a child was born with, for as long as its number is kept.
+pub(crate) fn borrowed(number: &RawFd) -> BorrowedFd<'_> {
+    // SAFETY: called only in the boot child and its helper, for numbers that their parent keeps open, of which
+    // theirs are copies that nobody closes.
+    unsafe { BorrowedFd::borrow_raw(*number) }
 }
 
 /// Ends the calling process without running destructors or handlers.

@@ -84,6 +84,18 @@ impl Walk<'_> {
             return Ok(());
         }
         match kind(&pair.upper) {
+            FileKind::Dir | FileKind::File if self.layer.in_use && !is_open(&pair.upper) => {
+                let (name, before) = (pair.name, Mode::from_raw_mode(mode(&pair.upper)));
+                let seen = if kind(&pair.upper) == FileKind::Dir {
+                    self.directory(dirs, pair)
+                } else {
+                    self.file(dirs, pair)
+                };
+                // Whoever uses it finds it as it was.
+                rustix::fs::chmodat(dirs.upper, name, before, AtFlags::empty())
+                    .map_err(io("look at the layer"))?;
+                seen
+            }
             FileKind::Dir => self.directory(dirs, pair),
             FileKind::File => self.file(dirs, pair),
             FileKind::Symlink => {
@@ -103,7 +115,7 @@ impl Walk<'_> {
 
     fn directory(&mut self, dirs: Dirs<'_>, pair: Pair<'_>) -> Result<(), RuntimeError> {
         let merged = pair.same_kind().is_some();
-        let inner = match open_own(dirs.upper, pair.name, OPEN_DIR, Mode::RWXU) {
+        let inner = match self.open_own(dirs.upper, &pair, OPEN_DIR, Mode::RWXU) {
             Ok(inner) => inner,
             // Another inside user's private directory (range mode): it is told, without its content.
             Err(Errno::ACCESS | Errno::PERM) => {
@@ -148,7 +160,7 @@ impl Walk<'_> {
     }
 
     fn file(&mut self, dirs: Dirs<'_>, pair: Pair<'_>) -> Result<(), RuntimeError> {
-        let file = match open_own(dirs.upper, pair.name, READ_FILE, Mode::RUSR | Mode::WUSR) {
+        let file = match self.open_own(dirs.upper, &pair, READ_FILE, Mode::RUSR | Mode::WUSR) {
             Ok(file) => file,
             // Another inside user's private file (range mode): the change is still told, without its content.
             Err(Errno::ACCESS | Errno::PERM) => {
@@ -181,6 +193,24 @@ impl Walk<'_> {
         Ok(())
     }
 
+    /// Opens something of the layer that its owner may have closed to itself, by giving us permission first. The
+    /// layer is ours, and what the change says of its mode was noted before.
+    fn open_own(
+        &self,
+        dir: BorrowedFd<'_>,
+        pair: &Pair<'_>,
+        flags: OFlags,
+        mode: Mode,
+    ) -> Result<OwnedFd, Errno> {
+        match rustix::fs::openat(dir, pair.name, flags, Mode::empty()) {
+            Err(Errno::ACCESS) => {
+                rustix::fs::chmodat(dir, pair.name, mode, AtFlags::empty())?;
+                rustix::fs::openat(dir, pair.name, flags, Mode::empty())
+            }
+            other => other,
+        }
+    }
+
     /// In which respects something differs from what was there.
     fn aspects(&self, pair: &Pair<'_>, same: Option<bool>, attributes: Option<bool>) -> Vec<Aspect> {
         let Some(below) = pair.same_kind() else { return Vec::new() };
@@ -191,7 +221,7 @@ impl Walk<'_> {
             (Aspect::Owner, self.other_owner(pair, below)),
             (Aspect::Attributes, attributes == Some(false)),
             // Copied up because it got another name: both names are one file now.
-            (Aspect::Links, !is_dir && same == Some(true) && pair.upper.st_nlink > 1),
+            (Aspect::Links, !is_dir && same == Some(true) && self.layer.has_other_name(&pair.upper)),
         ];
         all.into_iter().filter(|(_, differs)| *differs).map(|(aspect, _)| aspect).collect()
     }
@@ -242,6 +272,12 @@ fn partial(path: &Path, what: &str) -> RuntimeError {
     }
 }
 
+/// Whether its owner can read it, and find what is in it.
+fn is_open(stat: &Stat) -> bool {
+    let wanted = if kind(stat) == FileKind::Dir { 0o700 } else { 0o400 };
+    stat.st_mode & wanted == wanted
+}
+
 fn same_target(dirs: Dirs<'_>, pair: &Pair<'_>) -> bool {
     let target = |dir: BorrowedFd<'_>| rustix::fs::readlinkat(dir, pair.name, Vec::new()).ok();
     target(dirs.upper).is_some_and(|new| dirs.lower.and_then(target) == Some(new))
@@ -251,18 +287,6 @@ fn same_attributes(upper: &OwnedFd, below: &OwnedFd) -> bool {
     match (attributes::read(upper.as_fd()), attributes::read(below.as_fd())) {
         (Ok(new), Ok(old)) => new == old,
         _ => true,
-    }
-}
-
-/// Opens something of the layer that its owner may have closed to itself, by giving us permission first. The
-/// layer is ours, and what the change says of its mode was noted before.
-fn open_own(dir: BorrowedFd<'_>, name: &CStr, flags: OFlags, mode: Mode) -> Result<OwnedFd, Errno> {
-    match rustix::fs::openat(dir, name, flags, Mode::empty()) {
-        Err(Errno::ACCESS) => {
-            rustix::fs::chmodat(dir, name, mode, AtFlags::empty())?;
-            rustix::fs::openat(dir, name, flags, Mode::empty())
-        }
-        other => other,
     }
 }
 

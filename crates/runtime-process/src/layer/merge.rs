@@ -20,7 +20,7 @@ pub(super) struct Merging<'a> {
     pub(super) watch: Watch<'a>,
 }
 
-fn look(dir: BorrowedFd<'_>, name: &CStr) -> Result<Option<Stat>, Errno> {
+pub(super) fn look(dir: BorrowedFd<'_>, name: &CStr) -> Result<Option<Stat>, Errno> {
     match rustix::fs::statat(dir, name, AtFlags::SYMLINK_NOFOLLOW) {
         Ok(stat) => Ok(Some(stat)),
         Err(Errno::NOENT) => Ok(None),
@@ -139,7 +139,7 @@ impl Merging<'_> {
     }
 
     /// The directory that is there becomes what the new one was.
-    fn settle(&self, new: &OwnedFd, target: &OwnedFd, wanted: &Stat) -> Result<(), Errno> {
+    pub(super) fn settle(&self, new: &OwnedFd, target: &OwnedFd, wanted: &Stat) -> Result<(), Errno> {
         self.watch.at(Moment::Apply)?;
         attributes::replace(target.as_fd(), &attributes::read(new.as_fd())?)?;
         if is_marked(new.as_fd(), "impure", self.by_root) {

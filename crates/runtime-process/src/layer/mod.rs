@@ -10,6 +10,7 @@ mod commit;
 mod copy;
 mod cursor;
 mod diff;
+mod flatten;
 mod journal;
 mod merge;
 mod plan;
@@ -24,6 +25,7 @@ mod tree;
 
 pub use commit::{Moment, Watch, commit};
 pub use diff::diff;
+pub(crate) use flatten::flatten;
 pub(crate) use recover::leave;
 pub use recover::{Recovered, pending, recover};
 pub(crate) use remove::remove_tree;
@@ -32,7 +34,7 @@ pub use text::{FileDiff, text_diff};
 pub use tree::{Counts, tree_hash};
 
 use crate::layout::Layout;
-use cofferdam_model::FileKind;
+use cofferdam_model::{FileKind, Provenance};
 use cofferdam_runtime::RuntimeError;
 use rustix::fs::{CWD, FileType, Mode, OFlags, Stat};
 use rustix::io::Errno;
@@ -58,6 +60,17 @@ pub struct Layer {
     pub inside: Option<(u32, u32)>,
     /// Whether root mounted the overlay: then its marks are `trusted` attributes, which the inside cannot set.
     pub by_root: bool,
+    /// Whether each of its names is also one elsewhere.
+    pub linked: bool,
+    /// Whether an overlay of it may be mounted: what is looked at is then left as it is, modes too.
+    pub in_use: bool,
+}
+
+impl Layer {
+    /// Whether a file has another name in it.
+    fn has_other_name(&self, stat: &Stat) -> bool {
+        stat.st_nlink > if self.linked { 2 } else { 1 }
+    }
 }
 
 /// When a session began, by the clock that stamps files.
@@ -81,6 +94,15 @@ impl Began {
             stamp: (now.tv_sec, now.tv_nsec as u32),
             lead: nanos(ClockId::Realtime) - nanos(ClockId::Boottime),
         }
+    }
+
+    /// As others keep it.
+    pub(crate) fn kept(&self, ids: Option<u32>) -> Provenance {
+        Provenance { seconds: self.stamp.0, nanos: self.stamp.1, lead: self.lead as i64, ids }
+    }
+
+    pub(crate) fn at(since: Provenance) -> Self {
+        Self { stamp: (since.seconds, since.nanos), lead: since.lead.into() }
     }
 
     /// The stamp that tells before from after. If the clock was set back meanwhile, files written since carry
@@ -109,11 +131,24 @@ fn io(doing: impl Into<String>) -> impl FnOnce(Errno) -> RuntimeError {
 pub(crate) fn make(dir: &Path, layout: &Layout, owner: Option<(u32, u32)>) -> Result<OwnedFd, RuntimeError> {
     let making = || format!("make the session's layer in {}", dir.display());
     rustix::fs::mkdir(dir, Mode::from_raw_mode(0o700)).map_err(io(making()))?;
-    let dir_fd = rustix::fs::open(dir, OPEN_DIR, Mode::empty()).map_err(io(making()))?;
+    fill(dir, layout, owner)
+}
+
+/// Another layer in the place of the one that is there. The old one is gone at once, and its space freed after.
+pub(crate) fn renew(dir: &Path, layout: &Layout, owner: Option<(u32, u32)>) -> Result<OwnedFd, RuntimeError> {
+    let clearing = || io(format!("clear the session's layer in {}", dir.display()));
     for name in ["upper", "work"] {
-        rustix::fs::mkdirat(&dir_fd, name, Mode::from_raw_mode(0o755)).map_err(io(making()))?;
+        remove_tree(&dir.join(name)).map_err(clearing())?;
     }
-    let upper = rustix::fs::openat(&dir_fd, "upper", OPEN_DIR, Mode::empty()).map_err(io(making()))?;
+    fill(dir, layout, owner)
+}
+
+fn fill(dir: &Path, layout: &Layout, owner: Option<(u32, u32)>) -> Result<OwnedFd, RuntimeError> {
+    let making = || format!("make the session's layer in {}", dir.display());
+    for name in ["upper", "work"] {
+        rustix::fs::mkdir(dir.join(name), Mode::from_raw_mode(0o755)).map_err(io(making()))?;
+    }
+    let upper = open_dir(&dir.join("upper"))?;
     give(&upper, Path::new("."), owner).map_err(io(making()))?;
     for (path, mode) in &layout.hidden_parents {
         rustix::fs::mkdirat(&upper, path, Mode::from_raw_mode(*mode)).map_err(io(making()))?;

@@ -226,7 +226,7 @@ impl<'a> Plan<'a> {
         }
         let spot = self.stage.upper.spot(path)?;
         // Another name for a file that was there carries its mark too.
-        if spot.stat()?.is_none_or(|stat| stat.st_nlink > 1) {
+        if spot.stat()?.is_none_or(|stat| self.layer.has_other_name(&stat)) {
             return Ok(());
         }
         let file = rustix::fs::openat(spot.dir, spot.name.as_c_str(), super::tree::READ_FILE, Mode::empty());

@@ -3,8 +3,8 @@
 //! rolling it back drops it. A live mount's layers must not change, so both wait until nothing runs in them.
 //!
 //! ```text
-//!   0/upper, 0/work      the session's own layer, whose changes `diff` and `commit` carry to the work dir
-//!   1/…, 2/…             transactions, each within the one before
+//!   upper, work          the session's own layer, whose changes `diff` and `commit` carry to the work dir
+//!   1/upper, 1/work, 2/… transactions, each within the one before
 //!   2.merging/…          a commit that was decided; opening the stack completes it
 //!   2.dropped-7/…        nothing that counts any more
 //! ```
@@ -25,7 +25,8 @@ const LEVELS: usize = 64;
 #[derive(Debug)]
 pub struct Stack {
     dir: PathBuf,
-    workdir: PathBuf,
+    /// What lies beneath all of it, upper ones first; the last is the work dir.
+    below: Vec<PathBuf>,
     by_root: bool,
     owner: Option<(u32, u32)>,
     levels: usize,
@@ -41,16 +42,13 @@ pub struct Layers {
     pub lower: Vec<PathBuf>,
 }
 
-fn name_of(level: usize) -> String {
-    level.to_string()
-}
-
 impl Stack {
     /// Opens the stack in `dir`, or makes it with the session's own layer. A merge that was interrupted is
-    /// completed, and what was dropped is removed. `owner` is whose upper directories are, where that is not us.
+    /// completed, and what was dropped is removed. `below` are frozen layers, upper ones first, and last the work
+    /// dir; `owner` is whose upper directories are, where that is not us.
     pub fn open(
         dir: &Path,
-        workdir: &Path,
+        below: &[PathBuf],
         by_root: bool,
         owner: Option<(u32, u32)>,
         watch: Watch<'_>,
@@ -61,8 +59,8 @@ impl Stack {
             Err(errno) => return Err(failed()(errno)),
         }
         let mut stack =
-            Self { dir: dir.to_owned(), workdir: workdir.to_owned(), by_root, owner, levels: 0, dropped: 0 };
-        while stack.levels < LEVELS && dir.join(name_of(stack.levels)).join("upper").is_dir() {
+            Self { dir: dir.to_owned(), below: below.to_vec(), by_root, owner, levels: 0, dropped: 0 };
+        while stack.levels < LEVELS && stack.upper(stack.levels).is_dir() {
             stack.levels += 1;
         }
         // Named last of all: one that is not whole was never begun.
@@ -81,8 +79,12 @@ impl Stack {
         self.levels - 1
     }
 
+    fn level(&self, level: usize) -> PathBuf {
+        if level == 0 { self.dir.clone() } else { self.dir.join(level.to_string()) }
+    }
+
     fn upper(&self, level: usize) -> PathBuf {
-        self.dir.join(name_of(level)).join("upper")
+        self.level(level).join("upper")
     }
 
     /// Where the innermost transaction's changes are.
@@ -94,12 +96,16 @@ impl Stack {
     /// wait for the disk leaves a mark in it that refuses another.
     pub fn layers(&self) -> Result<Layers, RuntimeError> {
         let top = self.levels - 1;
-        let work = self.dir.join(name_of(top)).join("work");
+        let work = self.level(top).join("work");
         remove::remove_tree(&work)
             .and_then(|()| rustix::fs::mkdir(&work, Mode::RWXU))
             .map_err(io(format!("make {}", work.display())))?;
         let beneath = (0..top).rev().map(|level| self.upper(level));
-        Ok(Layers { upper: self.upper(top), work, lower: beneath.chain([self.workdir.clone()]).collect() })
+        Ok(Layers {
+            upper: self.upper(top),
+            work,
+            lower: beneath.chain(self.below.iter().cloned()).collect(),
+        })
     }
 
     /// Begins a transaction within the innermost one.
@@ -121,13 +127,17 @@ impl Stack {
         let upper = super::open_dir(&upper)?;
         // The top directory of a mount is the upper one's own: as it was beneath, so it stays.
         let below = match self.levels {
-            0 => self.workdir.clone(),
-            levels => self.upper(levels - 1),
+            0 => self.below.first().cloned(),
+            levels => Some(self.upper(levels - 1)),
         };
-        let below = rustix::fs::stat(&below).map_err(failed())?;
+        let below = rustix::fs::stat(below.unwrap_or_default()).map_err(failed())?;
         rustix::fs::fchmod(&upper, Mode::from_raw_mode(below.st_mode & 0o777)).map_err(failed())?;
         super::give(&upper, Path::new("."), self.owner).map_err(failed())?;
-        rustix::fs::rename(&new, self.dir.join(name_of(self.levels))).map_err(failed())?;
+        let (from, to) = match self.levels {
+            0 => (new.join("upper"), self.upper(0)),
+            level => (new, self.level(level)),
+        };
+        rustix::fs::rename(from, to).map_err(failed())?;
         self.levels += 1;
         Ok(())
     }
@@ -146,7 +156,7 @@ impl Stack {
         let level = self.innermost()?;
         let failed = || io(format!("commit a transaction in {}", self.dir.display()));
         watch.at(Moment::Decide).map_err(failed())?;
-        let path = self.dir.join(name_of(level));
+        let path = self.level(level);
         rustix::fs::rename(&path, self.dir.join(merging(level))).map_err(failed())?;
         self.levels -= 1;
         self.merge(watch)
@@ -159,7 +169,7 @@ impl Stack {
         let child = super::open_dir(&path.join("upper"))?;
         let parent = super::open_dir(&self.upper(level - 1))?;
         let mut below = Vec::<OwnedFd>::new();
-        for lower in (0..level - 1).rev().map(|level| self.upper(level)).chain([self.workdir.clone()]) {
+        for lower in (0..level - 1).rev().map(|level| self.upper(level)).chain(self.below.clone()) {
             below.push(rustix::fs::open(&lower, OPEN_DIR, Mode::empty()).map_err(failed())?);
         }
         let trash = path.join("trash");
@@ -170,6 +180,8 @@ impl Stack {
         let trash = super::open_dir(&trash)?;
         let mut merging = merge::Merging { by_root: self.by_root, trash: trash.as_fd(), thrown: 0, watch };
         merging.merge(child.as_fd(), parent.as_fd(), &below, 0).map_err(failed())?;
+        let wanted = rustix::fs::fstat(&child).map_err(failed())?;
+        merging.settle(&child, &parent, &wanted).map_err(failed())?;
         watch.at(Moment::Done).map_err(failed())?;
         self.discard(&path)
     }
@@ -178,7 +190,7 @@ impl Stack {
     /// `sweep` frees the space.
     pub fn rollback(&mut self) -> Result<(), RuntimeError> {
         let level = self.innermost()?;
-        self.discard(&self.dir.join(name_of(level)))?;
+        self.discard(&self.level(level))?;
         self.levels -= 1;
         Ok(())
     }

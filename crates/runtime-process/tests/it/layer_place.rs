@@ -113,14 +113,14 @@ impl Ground {
     /// The session's own directory, where the journal is.
     pub(crate) fn session(&self) -> PathBuf {
         match self.staging {
-            Staging::Layer => self.layers().join("0"),
+            Staging::Layer => self.layers(),
             Staging::Beside => self.path("home/journal"),
             Staging::Workdir => self.path("elsewhere/journal"),
         }
     }
 
     pub(crate) fn stack(&self) -> Stack {
-        Stack::open(&self.layers(), &self.work(), self.way == Way::Root, None, Watch::default()).unwrap()
+        Stack::open(&self.layers(), &[self.work()], self.way == Way::Root, None, Watch::default()).unwrap()
     }
 
     /// Does something in the overlay of these layers.
@@ -148,7 +148,7 @@ impl Ground {
             rustix::fs::openat(CWD, path, OFlags::RDONLY | OFlags::DIRECTORY, Mode::empty()).unwrap()
         };
         Layer {
-            upper: open(&self.layers().join("0/upper")),
+            upper: open(&self.layers().join("upper")),
             workdir: open(&self.work()),
             workdir_path: self.work(),
             planted: BTreeSet::new(),
@@ -156,6 +156,8 @@ impl Ground {
             owner: None,
             inside: None,
             by_root: self.way == Way::Root,
+            linked: false,
+            in_use: false,
         }
     }
 

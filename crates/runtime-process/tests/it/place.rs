@@ -38,6 +38,7 @@ impl Place {
         let id = SessionId::new(1, number);
         SandboxSpec {
             layer: self.dir("layers").join(id.as_str()),
+            base: Default::default(),
             id,
             workdir: self.dir("work"),
             home: self.dir("home"),

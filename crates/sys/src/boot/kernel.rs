@@ -1,9 +1,9 @@
 //! The kernel as a trait, and the real one.
 
-use super::op::{Access, Op, Resource};
+use super::op::{Access, Kept, Op, Resource};
 use super::talk::{Child, DOORS_MAX, Given};
 use crate::{capability, door, landlock, mounts, raw, seccomp};
-use rustix::fd::{OwnedFd, RawFd};
+use rustix::fd::{AsFd, OwnedFd, RawFd};
 use rustix::fs::{CWD, Mode, OFlags};
 use rustix::io::Errno;
 use rustix::process::Signal;
@@ -31,6 +31,8 @@ impl Kernel for Linux {
             Op::MapOwnIds { uid_map, gid_map } => map_own_ids(uid_map, gid_map),
             Op::AwaitSupervisor => self.child.await_go().map(drop),
             Op::JoinGroup { tasks } => write_all(tasks, OFlags::empty(), Mode::empty(), b"0"),
+            Op::KeepPlace => self.keep_place(),
+            Op::Join { namespace, kind } => join(*namespace, *kind),
             Op::Unshare { namespaces } => unshare(*namespaces),
             Op::PrivateMounts => mounts::make_private(),
             Op::Tmpfs { at, options, attr } => mounts::tmpfs(at, options, *attr),
@@ -44,9 +46,12 @@ impl Kernel for Linux {
             Op::Bind { from, at, attr, idmapped: true } => {
                 mounts::bind(from, at, *attr, Some(self.given.id_map.as_ref().ok_or(Errno::BADF)?))
             }
-            Op::Overlay { lower, upper, work, at, userxattr } => {
-                mounts::overlay(lower, upper, work, at, *userxattr)
-            }
+            Op::Overlay { lower, upper, at, userxattr } => mounts::overlay(
+                lower,
+                upper.as_ref().map(|(upper, work)| (&**upper, &**work)),
+                at,
+                *userxattr,
+            ),
             Op::Proc { at } => mounts::proc(at),
             Op::Devpts { at } => mounts::devpts(at),
             Op::ReadOnly { at } => mounts::read_only(at),
@@ -89,6 +94,14 @@ impl Linux {
         self.child.hand_over_layer(&rustix::fs::openat(CWD, at, flags, Mode::empty())?)
     }
 
+    fn keep_place(&self) -> Result<(), Errno> {
+        let open = |path: &CStr| rustix::fs::open(path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty());
+        let [mounts, network, user] =
+            [open(c"/proc/self/ns/mnt")?, open(c"/proc/self/ns/net")?, open(c"/proc/self/ns/user")?];
+        self.child.hand_over_place([mounts.as_fd(), network.as_fd(), user.as_fd()])?;
+        unshare(UnshareFlags::NEWNS)
+    }
+
     fn open_doors(&self, doors: &[door::Door]) -> Result<(), Errno> {
         let mut open: [Option<OwnedFd>; DOORS_MAX] = [const { None }; DOORS_MAX];
         if doors.len() > DOORS_MAX {
@@ -114,6 +127,15 @@ fn make_dir(at: &CStr, mode: u32, owner: Option<(u32, u32)>) -> Result<(), Errno
 
 fn whiteout(at: &CStr) -> Result<(), Errno> {
     rustix::fs::mknodat(CWD, at, rustix::fs::FileType::CharacterDevice, Mode::empty(), 0)
+}
+
+fn join(namespace: RawFd, kind: Kept) -> Result<(), Errno> {
+    use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
+    let kind = match kind {
+        Kept::Mounts => LinkNameSpaceType::Mount,
+        Kept::Network => LinkNameSpaceType::Network,
+    };
+    move_into_link_name_space(raw::borrowed(&namespace), Some(kind))
 }
 
 fn enter_user_namespace(namespace: &OwnedFd) -> Result<(), Errno> {

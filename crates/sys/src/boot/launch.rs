@@ -19,7 +19,8 @@ struct Job {
     /// Set before the child is told to go on, and never again.
     rest: OnceLock<Vec<Op>>,
     socket: RawFd,
-    other_end: RawFd,
+    /// Sorted.
+    keep: Vec<RawFd>,
 }
 
 /// A boot child at work. Dropped before the guest runs, it ends the child.
@@ -28,21 +29,37 @@ pub struct Launched {
     supervisor: Supervisor,
 }
 
+/// Where a child is born.
+#[derive(Debug, Clone, Copy)]
+pub struct Birth<'a> {
+    /// New ones.
+    pub namespaces: UnshareFlags,
+    /// On cgroup v2, a group.
+    pub cgroup: Option<BorrowedFd<'a>>,
+    /// A user namespace of ours, to which the new ones will belong.
+    pub within: Option<BorrowedFd<'a>>,
+    /// Descriptors that its operations name. It has no others: it may wait for long, and whoever waits for the end
+    /// of something of ours must not wait for a copy in it.
+    pub keep: &'a [RawFd],
+}
+
 /// Starts a child in new namespaces (and, on cgroup v2, in a group). It performs `first` at once, then waits for
 /// the rest of its operations, and never returns: what takes long and depends on little is done while its
 /// supervisor still decides the rest.
 ///
 /// Call from a thread that lives as long as the sandbox: the child dies with the thread that made it.
-pub fn launch(
-    namespaces: UnshareFlags,
-    cgroup: Option<BorrowedFd<'_>>,
-    first: Vec<Op>,
-) -> Result<Launched, Errno> {
+pub fn launch(birth: &Birth<'_>, first: Vec<Op>) -> Result<Launched, Errno> {
     let (ours, theirs) =
         rustix::net::socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)?;
-    let request =
-        Request { namespaces: namespaces.bits().into(), cgroup: cgroup.map(|group| group.as_raw_fd()) };
-    let job = Job { first, rest: OnceLock::new(), socket: theirs.as_raw_fd(), other_end: ours.as_raw_fd() };
+    let request = Request {
+        namespaces: birth.namespaces.bits().into(),
+        cgroup: birth.cgroup.map(|group| group.as_raw_fd()),
+        within: birth.within.map(|namespace| namespace.as_raw_fd()),
+    };
+    let socket = theirs.as_raw_fd();
+    let mut keep = [birth.keep, &[0, 1, 2, socket]].concat();
+    keep.sort_unstable();
+    let job = Job { first, rest: OnceLock::new(), socket, keep };
     let child = share(&request, job, run_child)?;
     Ok(Launched { child, supervisor: Supervisor { socket: ours } })
 }
@@ -85,8 +102,12 @@ impl Launched {
 }
 
 extern "C" fn run_child(job: &Job) -> ! {
-    // The copy of the supervisor's end that came along: were it open, its closing would not be seen.
-    raw::close(job.other_end);
+    let mut next = 0;
+    for &kept in &job.keep {
+        raw::close_range(next, kept - 1);
+        next = kept + 1;
+    }
+    raw::close_range(next, RawFd::MAX);
     // SAFETY: the child has its own table of descriptors, in which this one is nobody else's.
     let socket = unsafe { OwnedFd::from_raw_fd(job.socket) };
     // Modes in operations are meant as they are written.

@@ -33,6 +33,13 @@ pub enum Resource {
     Core,
 }
 
+/// A namespace that can be joined later.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kept {
+    Mounts,
+    Network,
+}
+
 /// Who a process becomes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Access {
@@ -56,6 +63,14 @@ pub enum Op {
     /// Enter a control group by its file `tasks`. Only a thread that moves itself needs no lock on all others.
     JoinGroup {
         tasks: CString,
+    },
+    /// Give the supervisor the mount, network and user namespaces as they are now, and go on in a copy of the
+    /// mounts: whoever joins them later finds them as we left them.
+    KeepPlace,
+    /// Join a namespace that was kept, by its descriptor.
+    Join {
+        namespace: RawFd,
+        kind: Kept,
     },
     /// New namespaces besides those that the child was born in. Made by the child, since making them takes long.
     Unshare {
@@ -102,9 +117,10 @@ pub enum Op {
         idmapped: bool,
     },
     Overlay {
-        lower: CString,
-        upper: CString,
-        work: CString,
+        /// Upper ones first. More than one takes Linux 6.5.
+        lower: Vec<CString>,
+        /// Where changes go, and where overlayfs works. Nothing: it is only to be read.
+        upper: Option<(CString, CString)>,
         at: CString,
         userxattr: bool,
     },
@@ -183,6 +199,8 @@ impl Op {
             Self::MapOwnIds { .. } => "map-own-ids",
             Self::AwaitSupervisor => "await-supervisor",
             Self::JoinGroup { .. } => "join-group",
+            Self::KeepPlace => "keep-place",
+            Self::Join { .. } => "join",
             Self::Unshare { .. } => "new namespaces",
             Self::PrivateMounts => "private-mounts",
             Self::Tmpfs { .. } => "tmpfs",
@@ -242,7 +260,11 @@ impl fmt::Display for Op {
                 let mapped = if *idmapped { " idmapped" } else { "" };
                 write!(f, " {} on {}{}{mapped}", show(from), show(at), Flags(*attr))
             }
-            Self::Overlay { lower, at, .. } => write!(f, " {} on {}", show(lower), show(at)),
+            Self::Overlay { lower, at, .. } => {
+                lower.iter().try_for_each(|lower| write!(f, " {}", show(lower)))?;
+                write!(f, " on {}", show(at))
+            }
+            Self::Join { kind, .. } => write!(f, " {kind:?}"),
             Self::Netlink { request } => write!(f, " {}", request.name),
             Self::Doors { doors } => {
                 doors.iter().try_for_each(|door| write!(f, " {:?} {}", door.kind, door.at))

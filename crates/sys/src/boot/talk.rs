@@ -16,6 +16,7 @@ const PROBE: u8 = b'p';
 const LISTENER: u8 = b'l';
 const LAYER: u8 = b'd';
 const DOORS: u8 = b'o';
+const PLACE: u8 = b'n';
 const FAILED: u8 = b'x';
 
 /// How many sockets can be handed over at once.
@@ -32,6 +33,8 @@ pub enum Message {
     Layer(OwnedFd),
     /// The sockets that were to be made, in order.
     Doors(Vec<OwnedFd>),
+    /// The mount, network and user namespaces that were to be kept.
+    Place([OwnedFd; 3]),
     /// The operation at this position failed.
     Failed { at: usize, errno: Errno },
     /// The guest's image is running: the socket closed on exec.
@@ -103,6 +106,10 @@ impl Child {
         self.hand_over(LAYER, &[directory.as_fd()])
     }
 
+    pub(super) fn hand_over_place(&self, namespaces: [BorrowedFd<'_>; 3]) -> Result<(), Errno> {
+        self.hand_over(PLACE, &namespaces)
+    }
+
     pub(super) fn hand_over_doors(&self, doors: &[Option<OwnedFd>; DOORS_MAX]) -> Result<(), Errno> {
         let mut open = [self.socket.as_fd(); DOORS_MAX];
         let mut count = 0;
@@ -159,6 +166,9 @@ impl Supervisor {
             (0, _) => Ok(Message::Started),
             (1, LISTENER) => take_descriptors(&mut control).pop().map(Message::Listener).ok_or(Errno::BADMSG),
             (1, LAYER) => take_descriptors(&mut control).pop().map(Message::Layer).ok_or(Errno::BADMSG),
+            (1, PLACE) => {
+                take_descriptors(&mut control).try_into().map(Message::Place).map_err(|_| Errno::BADMSG)
+            }
             (1, DOORS) => Ok(Message::Doors(take_descriptors(&mut control))),
             (9, PROBE) => {
                 Ok(Message::LandlockProbe(Some(number(5)).filter(|&e| e != 0).map(Errno::from_raw_os_error)))

@@ -1,0 +1,75 @@
+//! What is bound to a sandbox after its namespaces have been begun: whose it is, its limits, mounts, files and the
+//! work dir. A prepared one is given all of it at once, and is then the same as one that was made for it.
+
+use crate::cgroup::{Groups, hierarchies_of};
+use crate::create::{Failure, Making};
+use crate::users::Way;
+use crate::{layer, limits, network, shown};
+use cofferdam_model::Weakness;
+use cofferdam_runtime::{RuntimeError, SandboxSpec};
+
+fn refused(what: impl Into<String>, fix: &str) -> Failure {
+    RuntimeError::Refused { what: what.into(), fix: fix.into() }.into()
+}
+
+/// What does not depend on the child.
+pub(crate) fn bind(m: &mut Making) -> Result<(), Failure> {
+    m.began = m.spec.base.since.map_or_else(layer::Began::now, layer::Began::at);
+    if !m.limits.layer_in_scratch && m.users.as_ref().is_some_and(|u| u.way == Way::Range) {
+        let what = "what several inside users write on disk could not be removed by a plain user";
+        return Err(refused(what, "leave `--layer disk` out, or use `--users single`"));
+    }
+    Ok(())
+}
+
+/// Finds places for the files that are to be shown.
+pub(crate) fn show(m: &mut Making) {
+    let mut files = std::mem::take(&mut m.spec.files);
+    if m.network.is_some() {
+        files.extend(network::files());
+    }
+    m.files = shown::place(files);
+}
+
+/// Finds the control groups; one that is demanded and cannot be had is refused.
+pub(crate) fn place_groups(m: &mut Making) -> Result<(), Failure> {
+    let found = hierarchies_of(&m.limits.cgroup.controllers().collect::<Vec<_>>());
+    m.groups = Groups::place(&found, &m.group, &m.limits.cgroup);
+    let demanded = [("memory", m.spec.limits.memory.is_some()), ("cpu", m.spec.limits.cpu.is_some())];
+    let accepts = m.spec.accept.contains(&Weakness::Rlimits);
+    for (controller, reason) in &m.groups.missing {
+        let asked = demanded.iter().any(|(name, is)| *is && *name == controller.name());
+        if asked && !accepts {
+            let what =
+                format!("the {} limit cannot be held for the whole session: {reason}", controller.name());
+            let fix = "run as root or under `systemd-run --user --scope -p Delegate=yes`, or accept a limit per process with `--accept rlimits`";
+            return Err(refused(what, fix));
+        }
+    }
+    Ok(())
+}
+
+/// Makes what was prepared for nobody the sandbox of this spec.
+pub(crate) fn adopt(m: &mut Making, spec: SandboxSpec) -> Result<(), Failure> {
+    let kind = |spec: &SandboxSpec| (spec.profile, spec.users, spec.network, spec.pausable);
+    let ids = spec.base.since.and_then(|since| since.ids);
+    let other_ids = ids.is_some() && m.users.as_ref().is_none_or(|users| users.slot != ids);
+    if kind(&spec) != kind(&m.spec) || other_ids {
+        return Err(refused("it was prepared for another kind of session", "make one from nothing"));
+    }
+    m.limits = limits::resolve(&spec.limits, spec.layer_place, spec.pausable);
+    m.spec = spec;
+    bind(m)?;
+    show(m);
+    if m.born_in_group {
+        // The groups that it was born in get the limits that are wanted now, and those that it lacks are made.
+        let made = std::mem::take(&mut m.groups);
+        let placed = place_groups(m);
+        if placed.is_err() || m.groups.make(&m.limits.cgroup).is_err() {
+            m.groups = made;
+            placed?;
+            return Err(refused("its limits could not be set", "run `cofferdam doctor`"));
+        }
+    }
+    Ok(())
+}
