@@ -1,0 +1,196 @@
+//! One session: its verdict in a line, and behind it the reasons, the input, both runs and the way to see it again.
+
+use super::act::{Highlights, card};
+use super::lanes::{Lanes, anchor, delta};
+use super::text::{block, mark, word};
+use crate::Session;
+use cofferdam_compare::delta::{Diff, Noise, NoiseKind};
+use cofferdam_compare::{Outcome, Reason, Scorer, Side};
+use cofferdam_gate::{Input, Measures, SessionVerdict};
+use cofferdam_model::Run;
+use maud::{Markup, html};
+
+/// Acts of a run that has nothing to stand beside.
+const ALONE: usize = 200;
+/// Differences without a meaning that are listed.
+const NOISE: usize = 100;
+
+pub(super) fn section(session: &Session<'_>, number: usize) -> Markup {
+    let verdict = session.verdict;
+    let open = verdict.outcome == Outcome::Fail;
+    html! {
+        details .session .(word(verdict.outcome)) .flaky[verdict.is_flaky()] id={ "session-" (verdict.id) }
+            data-outcome=(word(verdict.outcome)) open[open] {
+            summary {
+                span .badge { span aria-hidden="true" { (mark(verdict.outcome)) } " " (word(verdict.outcome)) }
+                " " span .id { (verdict.id) }
+                @if let Some(first) = verdict.reasons.first() { " " span .first { (first.text) } }
+            }
+            div .body {
+                (reasons(&verdict.reasons, number))
+                (facts(verdict))
+                (input(&verdict.input))
+                (runs(session, number))
+                @if let Some(diff) = session.comparison.and_then(|c| c.diff.as_ref()) { (noise(diff)) }
+                @if !verdict.reproduce.is_empty() {
+                    h3 { "See it again" }
+                    pre .command { (command(&verdict.reproduce)) }
+                }
+            }
+        }
+    }
+}
+
+fn reasons(reasons: &[Reason], number: usize) -> Markup {
+    html! {
+        @if !reasons.is_empty() {
+            ol .reasons {
+                @for reason in reasons {
+                    li .(word(reason.outcome)) {
+                        span .scorer { (scorer(reason.scorer)) } " " (reason.text) " " code .code { (reason.code) }
+                        @for place in &reason.places {
+                            " " a href={ "#" (anchor(number, place.side, place.act)) } {
+                                @if place.side == Side::Base { "baseline" } @else { "now" } " #" (place.act + 1)
+                            }
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn scorer(scorer: Scorer) -> &'static str {
+    match scorer {
+        Scorer::Trace => "trace",
+        Scorer::Policy => "policy",
+        Scorer::Diff => "difference",
+        Scorer::Claims => "claim",
+        Scorer::Groundedness => "grounds",
+        Scorer::Custom => "suite",
+    }
+}
+
+fn facts(verdict: &SessionVerdict) -> Markup {
+    let (base, new) = (verdict.base.unwrap_or_default(), verdict.new.unwrap_or_default());
+    type Row = (&'static str, fn(&Measures) -> u64);
+    let rows: [Row; 6] = [
+        ("acts", |m| m.acts),
+        ("model calls", |m| m.model_calls),
+        ("tool calls", |m| m.tool_calls),
+        ("refused", |m| m.refused),
+        ("tokens in", |m| m.tokens_in),
+        ("tokens out", |m| m.tokens_out),
+    ];
+    html! {
+        @if verdict.new.is_some() {
+            table .facts {
+                tr { th scope="col" {} th scope="col" { "baseline" } th scope="col" { "now" } }
+                @for (name, of) in rows.iter().filter(|(_, of)| of(&base) + of(&new) > 0) {
+                    tr .differs[of(&base) != of(&new)] {
+                        th scope="row" { (name) }
+                        td { @if verdict.base.is_some() { (of(&base)) } @else { "–" } }
+                        td { (of(&new)) }
+                    }
+                }
+                @if base.cost_micros + new.cost_micros > 0 {
+                    tr { th scope="row" { "cost" } td { (dollars(base.cost_micros)) } td { (dollars(new.cost_micros)) } }
+                }
+            }
+        }
+        @if verdict.attempts.len() > 1 {
+            p { "Passed " (verdict.passed()) " of " (verdict.attempts.len()) " times." }
+        }
+    }
+}
+
+fn dollars(micros: u64) -> String {
+    format!("${:.4}", micros as f64 / 1e6)
+}
+
+fn input(input: &Input) -> Markup {
+    let is_empty = input.args.is_empty() && input.stdin.is_empty();
+    html! {
+        @if !is_empty {
+            h3 { "Input" }
+            @if !input.args.is_empty() { pre .text { (command(&input.args)) } }
+            @if !input.stdin.is_empty() { (block(&input.stdin, &[])) }
+            @if let Some(file) = &input.file { p .about { "from " code { (file) } } }
+        }
+    }
+}
+
+fn runs(session: &Session<'_>, number: usize) -> Markup {
+    let diff = session.comparison.and_then(|comparison| comparison.diff.as_ref());
+    let reasons = &session.verdict.reasons;
+    html! {
+        @match (session.base, session.new, diff) {
+            (Some(base), Some(new), Some(diff)) => {
+                h3 { "What it did" }
+                (Lanes::new(number, base, new, diff, reasons).markup())
+            }
+            (_, Some(new), _) => { h3 { "What it did" } (alone(new, number)) }
+            _ => {}
+        }
+    }
+}
+
+fn alone(run: &Run, number: usize) -> Markup {
+    html! {
+        div .alone {
+            @for (at, act) in run.acts.iter().enumerate().take(ALONE) {
+                (card(act, &anchor(number, Side::New, at), &Highlights::default()))
+            }
+            @if run.acts.len() > ALONE { p { "and " (run.acts.len() - ALONE) " more acts, in the trace" } }
+        }
+    }
+}
+
+fn noise(diff: &Diff) -> Markup {
+    html! {
+        @if !diff.noise.is_empty() {
+            details .noise {
+                summary { (diff.noise.len()) " differences without a meaning: ids, times, other ways to write the same" }
+                ul {
+                    @for Noise { kind, change } in diff.noise.iter().take(NOISE) {
+                        li { span .scorer { (noise_word(*kind)) } " " (change.name) ul { (delta(change)) } }
+                    }
+                    @if diff.noise.len() > NOISE { li { "and " (diff.noise.len() - NOISE) " more" } }
+                }
+            }
+        }
+    }
+}
+
+fn noise_word(kind: NoiseKind) -> &'static str {
+    match kind {
+        NoiseKind::Id => "id",
+        NoiseKind::Random => "random",
+        NoiseKind::Time => "time",
+        NoiseKind::Port => "port",
+        NoiseKind::Notation => "notation",
+        NoiseKind::Tolerated => "tolerated",
+        NoiseKind::Structure => "structure",
+    }
+}
+
+/// As a shell reads it back.
+fn command(words: &[String]) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-_./=:,+@%".contains(c);
+    let quoted = |word: &String| match !word.is_empty() && word.chars().all(plain) {
+        true => word.clone(),
+        false => format!("'{}'", word.replace('\'', "'\\''")),
+    };
+    words.iter().map(quoted).collect::<Vec<_>>().join(" ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_command_can_be_pasted() {
+        let words = ["cofferdam", "gate", "it's", ""].map(String::from);
+        assert_eq!(command(&words), r"cofferdam gate 'it'\''s' ''");
+    }
+}
