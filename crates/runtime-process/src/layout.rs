@@ -193,6 +193,11 @@ fn shown(home: &Path, path: PathBuf, users: &Users) -> Option<Shown> {
     Some(Shown { path, owner: (meta.uid(), meta.gid()), masked })
 }
 
+/// Whether this is one of the host's directories that are shown as they are.
+fn is_system(top: &Path) -> bool {
+    SYSTEM.iter().any(|name| top == Path::new("/").join(name)) && top.exists()
+}
+
 fn mounts(asked: &[Mount]) -> Result<Vec<Asked>, RuntimeError> {
     let mut found = Vec::with_capacity(asked.len());
     for mount in asked {
@@ -202,6 +207,14 @@ fn mounts(asked: &[Mount]) -> Result<Vec<Asked>, RuntimeError> {
             let what =
                 format!("mount target {} goes through the link {}", mount.target.display(), link.display());
             return Err(refused(what, "name the path that the link leads to"));
+        }
+        let top = mount.target.components().nth(1).map(|top| Path::new("/").join(top));
+        if let Some(top) = top.filter(|top| is_system(top) && !mount.target.exists()) {
+            let what = format!("mount target {} is not there", mount.target.display());
+            let name = mount.target.file_name().unwrap_or_default().to_string_lossy();
+            let fix =
+                format!("{} is the host's and read-only: choose another place, as /{name}", top.display());
+            return Err(refused(what, &fix));
         }
         let source = mount
             .source
@@ -282,6 +295,17 @@ mod tests {
                 "{name}"
             );
         }
+    }
+
+    #[test]
+    fn a_mount_target_that_nobody_can_make_is_refused() {
+        let ask = |target: &str| {
+            mounts(&[Mount { source: "/usr".into(), target: target.into(), writable: false }])
+                .map_err(|error| error.to_string())
+        };
+        assert!(ask("/usr/bin").is_ok() && ask("/agents").is_ok() && ask("/srv/agents").is_ok());
+        let said = ask("/usr/no/such/tools").unwrap_err();
+        assert!(said.contains("/usr/no/such/tools is not there") && said.contains("as /tools"), "{said}");
     }
 
     #[test]

@@ -2,11 +2,13 @@
 
 use crate::args::{Approve, ApproveCommand};
 use crate::output::{Failure, Output};
-use crate::story::{fit, printable};
+use crate::story::{fit, printable, wrap};
 use cofferdam_engine::Engine;
 use serde_json::json;
 use std::path::PathBuf;
 use std::time::{SystemTime, UNIX_EPOCH};
+
+const WIDTH: usize = 80;
 
 pub(crate) fn run(home: Option<PathBuf>, approve: Approve, output: &Output) -> Result<u8, Failure> {
     let engine = Engine::open(home)?;
@@ -34,9 +36,11 @@ fn list(engine: &Engine, output: &Output) -> Result<u8, Failure> {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
     for (session, one) in waiting {
         output.data(&format!("{session}.{}\n", one.id))?;
-        output.data(&format!("  {} {}\n", one.method, fit(&printable(&one.url), 68)))?;
+        output
+            .data(&format!("  {}\n", fit(&format!("{} {}", one.method, printable(&one.url)), WIDTH - 2)))?;
         let program = one.program.map(|path| format!(" from {}", printable(&path))).unwrap_or_default();
-        output.data(&format!("  held by rule `{}`{program}: {}\n", one.rule, fit(&one.reason, 60)))?;
+        let held = format!("held by rule `{}`{program}: {}", one.rule, printable(&one.reason));
+        output.data(&format!("  {}\n", wrap(&held, 2, WIDTH)))?;
         output.data(&format!("  denied by itself in {} s\n", one.until.saturating_sub(now)))?;
     }
     Ok(0)

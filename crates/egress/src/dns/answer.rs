@@ -135,6 +135,7 @@ impl Desk {
 
     fn tell(&self, query: &Query, verdict: Verdict, now: Instant) {
         let name = query.name.to_ascii();
+        let name = name.strip_suffix('.').unwrap_or(&name).to_owned();
         let mut quiet = self.quiet.lock().unwrap_or_else(PoisonError::into_inner);
         let heard = quiet.hear((name.to_ascii_lowercase(), query.query_type), now);
         drop(quiet);

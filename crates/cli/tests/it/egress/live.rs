@@ -185,6 +185,9 @@ fn a_request_waits_for_a_person() {
             let waiting = held(stage);
             assert_eq!(waiting["request"]["rule"], "refunds", "{waiting}");
             assert_eq!(waiting["request"]["url"], "https://api.stripe.com/v1/refunds", "{waiting}");
+            let listed = stage.site.call(&["approve", "ls"]).exits(0).out();
+            assert!(listed.contains("  POST https://api.stripe.com/v1/refunds\n"), "{listed}");
+            assert!(listed.lines().all(|line| line.chars().count() <= 80), "{listed}");
             assert_eq!(stage.server.seen_with(&stage.real).len() + usize::from(word == "allow"), seen);
             stage.site.call(&["approve", word, waiting["id"].as_str().unwrap()]).exits(0);
             let out = running.finish().exits(0).out();

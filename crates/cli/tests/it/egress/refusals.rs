@@ -59,7 +59,7 @@ fn a_host_that_no_rule_names() {
         assert_eq!(of("open.corp.example")[0]["effect"], "allow");
         let asked = stage.site.bodies("name.asked");
         assert!(
-            asked.iter().any(|asked| asked["name"] == "unlisted.example." && asked.get("answer").is_none()),
+            asked.iter().any(|asked| asked["name"] == "unlisted.example" && asked.get("answer").is_none()),
             "{asked:#?}"
         );
         let told = stage.site.call(&["trace", "show", "latest"]).exits(0).out();
