@@ -1,8 +1,18 @@
 //! The command line as data.
 
+mod gate;
+mod mcp;
+mod replay;
 mod session;
+mod step;
+mod trace;
 
+pub(crate) use gate::{Compare, Gate, GateCommand, GateRun, Record, Verify};
+pub(crate) use mcp::{Mcp, McpCommand, Wrap};
+pub(crate) use replay::Replay;
 pub(crate) use session::{Create, Exec, Session, SessionCommand, SessionPolicyCommand, Switch};
+pub(crate) use step::{Step, StepCommand};
+pub(crate) use trace::{Format, Query, Trace, TraceCommand};
 
 use clap::{Args as ClapArgs, Parser, Subcommand};
 use cofferdam_engine::KeyKind;
@@ -52,6 +62,14 @@ pub(crate) fn parse() -> Result<Args, clap::Error> {
     Args::try_parse()
 }
 
+#[derive(Subcommand)]
+pub(crate) enum PoolCommand {
+    /// Tell what is prepared
+    Ls,
+    /// Keep so many of each kind that is asked for; 0 for none
+    Set { size: usize },
+}
+
 #[derive(ClapArgs)]
 pub(crate) struct Global {
     /// State directory [default: $COFFERDAM_HOME, else the user's data directory]
@@ -72,6 +90,8 @@ pub(crate) struct Global {
 pub(crate) enum Command {
     /// Run a command in a sandbox and record it
     Run(Box<Run>),
+    /// Run one recorded session again, from its recorded responses
+    Replay(Box<Replay>),
     /// List, read, verify and move traces
     Trace(Trace),
     /// Show, renew and trust signing keys
@@ -84,6 +104,28 @@ pub(crate) enum Command {
     Approve(Approve),
     /// Make, see, use and change sessions that live
     Session(Session),
+    /// Judge and record what tools do
+    Mcp(Mcp),
+    /// Run a suite and store its traces as the baseline
+    Record(Record),
+    /// Run a suite, compare it with its baseline, and say pass, fail or review
+    Gate(Box<Gate>),
+    /// Compare two traces, or two directories of them, without running anything
+    Compare(Compare),
+    /// Check a gate's signed result
+    Verify(Verify),
+    /// Tell of a workflow's steps, inside a session
+    Step(Step),
+    /// Keep sandboxes prepared, so that a session begins sooner
+    Pool {
+        #[command(subcommand)]
+        command: PoolCommand,
+    },
+    /// Tell what sessions that stay have used, in all or second by second
+    Usage {
+        /// Only this one, second by second: an id
+        session: Option<cofferdam_model::SessionId>,
+    },
     /// Tell what this host can enforce, and the fix for each no
     Doctor,
     /// Try to get out of a sandbox in every way we know, and tell what was blocked
@@ -148,7 +190,13 @@ pub(crate) enum Surroundings {
 impl Command {
     /// Whether its exit code is that of a command inside.
     pub(crate) fn passes_code_through(&self) -> bool {
-        matches!(self, Self::Run(_) | Self::Session(Session { command: SessionCommand::Exec(_) }))
+        matches!(
+            self,
+            Self::Run(_)
+                | Self::Replay(_)
+                | Self::Mcp(_)
+                | Self::Session(Session { command: SessionCommand::Exec(_) })
+        )
     }
 }
 
@@ -248,58 +296,6 @@ pub(crate) struct Asked {
     /// Wait for the disk whenever the trace is signed
     #[arg(long)]
     pub(crate) durable: bool,
-}
-
-#[derive(ClapArgs)]
-pub(crate) struct Trace {
-    #[command(subcommand)]
-    pub(crate) command: TraceCommand,
-}
-
-#[derive(Subcommand)]
-pub(crate) enum TraceCommand {
-    /// List traces, the newest first
-    Ls {
-        /// At most so many
-        #[arg(short = 'n', long, default_value_t = 30)]
-        limit: usize,
-    },
-    /// Tell a session's story
-    Show {
-        /// An id, the beginning of one, `latest`, or a file
-        trace: String,
-        /// Every line of the enforcement report, and all file changes
-        #[arg(long)]
-        full: bool,
-    },
-    /// Check that nothing was changed, dropped, moved, added or cut off: exit 0, 1, or 3 for an unfinished one
-    Verify {
-        /// An id, the beginning of one, `latest`, or a file
-        trace: String,
-        /// Trust only this public key (PEM file); repeatable
-        #[arg(long, value_name = "PUB")]
-        key: Vec<PathBuf>,
-    },
-    /// Write a trace to one file, or to stdout
-    Export {
-        /// An id, the beginning of one, `latest`, or a directory
-        trace: String,
-        #[arg(long, value_enum, default_value_t = Format::Jsonl)]
-        format: Format,
-        /// Where to [default: stdout]
-        #[arg(short, long, value_name = "FILE")]
-        out: Option<PathBuf>,
-    },
-    /// Bring in a bundle file that `export --format bundle` wrote
-    Import { file: PathBuf },
-}
-
-#[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
-pub(crate) enum Format {
-    /// The events, a line each
-    Jsonl,
-    /// Events and payloads in one compressed file
-    Bundle,
 }
 
 #[derive(ClapArgs)]

@@ -4,6 +4,7 @@ mod args;
 mod ask;
 mod command;
 mod output;
+mod progress;
 mod story;
 
 use args::{Args, Command};
@@ -35,13 +36,22 @@ fn dispatch(args: Args, output: &Output) -> Result<u8, Failure> {
     let home = args.global.home;
     match args.command {
         Command::Run(run) => command::run::run(home, run, output),
+        Command::Replay(replay) => command::replay::run(home, replay, output),
         Command::Trace(trace) => command::trace::run(home, trace, output),
         Command::Key(key) => command::key::run(home, key, output),
         Command::Policy(policy) => command::policy::run(policy, output),
         Command::Secret(secret) => command::secret::run(home, secret, output),
         Command::Approve(approve) => command::approve::run(home, approve, output),
         Command::Session(session) => command::session::run(home, session, output),
+        Command::Pool { command } => command::pool::run(home, command, output),
+        Command::Usage { session } => command::usage::run(home, session, output),
+        Command::Mcp(mcp) => command::mcp::run(home, mcp, output),
+        Command::Step(step) => command::step::run(step, output),
         Command::Supervise => command::supervise::run(home),
+        Command::Record(record) => command::record::run(home, record, output),
+        Command::Gate(gate) => command::gate::run(home, *gate, output),
+        Command::Compare(compare) => command::compare::run(home, compare, output),
+        Command::Verify(verify) => command::verify::run(home, verify, output),
         Command::Doctor => command::doctor::run(output),
         Command::Escape(escape) => command::escape::run(&escape, output),
         Command::Probe { command } => command::probe::run(command, output),
@@ -57,7 +67,8 @@ fn usage(error: &clap::Error) -> ExitCode {
     // Printing help to a closed pipe is no failure.
     let _ = error.print();
     let words: Vec<_> = std::env::args_os().skip(1).take_while(|arg| arg != "--").collect();
-    let is_run = words.iter().any(|arg| arg == "run") || words.windows(2).any(|w| w == ["session", "exec"]);
+    let is_run = words.iter().any(|arg| arg == "run" || arg == "replay")
+        || words.windows(2).any(|w| w == ["session", "exec"] || w == ["mcp", "wrap"]);
     match (asked_for, is_run) {
         (true, _) => ExitCode::SUCCESS,
         (_, true) => ExitCode::from(RUN_FAILED),

@@ -110,6 +110,11 @@ impl Output {
         }
     }
 
+    /// A part of what was asked for that went wrong, told also when quiet.
+    pub(crate) fn trouble(&self, text: impl fmt::Display) {
+        let _ = writeln!(io::stderr().lock(), "cofferdam: {text}");
+    }
+
     /// Data about a run: on stderr, because stdout is the command's own.
     pub(crate) fn aside(&self, value: &impl Serialize) {
         if let Ok(text) = serde_json::to_string(value) {

@@ -1,6 +1,9 @@
 //! A trace told to a person at eighty columns.
 
 mod egress;
+mod model;
+pub(crate) mod replay;
+mod work;
 
 use crate::command::run::mark;
 use crate::output::{Output, Paint};
@@ -182,7 +185,7 @@ impl Page<'_> {
 }
 
 /// What a mark and a size leave out: the name before, or what but the content differs.
-fn respects(change: &FileChange) -> String {
+pub(crate) fn respects(change: &FileChange) -> String {
     if let Some(from) = &change.from {
         return format!(" (was {})", fit(&from.to_string(), 40));
     }
@@ -225,6 +228,7 @@ fn moments(story: &Story) -> Vec<(u64, u64, Moment<'_>)> {
         ));
     }
     all.extend(egress::moments(&story.egress));
+    all.extend(work::moments(&story.work));
     for told in &story.life {
         let SessionChanged { what, by, detail } = &told.fact;
         let detail = if detail.is_empty() { String::new() } else { format!("; {detail}") };

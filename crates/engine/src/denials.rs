@@ -2,7 +2,7 @@
 //! end what was missing. The trace stays the truth; this is a bounded summary of it.
 
 use crate::record::Recorder;
-use cofferdam_model::{Body, EgressDecided, EgressRefused, NotRecorded, Record, Verdict};
+use cofferdam_model::{BlobRef, Body, EgressDecided, EgressRefused, NotRecorded, Record, Stop, Verdict};
 use cofferdam_policy::{Policy, Request};
 use serde::Serialize;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -50,6 +50,8 @@ impl Denials {
     fn note(&self, body: &Body) {
         let (denied, folded) = match body {
             Body::EgressDecided(fact) if fact.effect == Verdict::Deny => (decided(fact), 1),
+            // A replay tells itself what it missed.
+            Body::EgressRefused(fact) if fact.cause == Stop::NOT_RECORDED => return,
             Body::EgressRefused(fact) => (refused(fact), fact.times),
             _ => return,
         };
@@ -98,6 +100,10 @@ impl Record for Noting {
         let seq = Record::append(&self.recorder, parent, body)?;
         self.denials.note(body);
         Ok(seq)
+    }
+
+    fn keep(&self, bytes: &[u8]) -> Result<BlobRef, NotRecorded> {
+        self.recorder.keep(bytes)
     }
 }
 

@@ -4,15 +4,25 @@
 use crate::Engine;
 use crate::denials::Denials;
 use crate::error::EngineError;
+use crate::mcp::Later;
 use crate::record::Recorder;
+use crate::replay::answers::{Decided, hearing};
 use crate::secrets::{Ask, placeholder_variables};
+use crate::steps::{self, InForce};
 use crate::{policy, trust};
 use cofferdam_egress::names::Names;
 use cofferdam_egress::swap::Coffer;
 use cofferdam_egress::{Alerting, Ca, Callers, Config, Handle, Limits, Listeners, Rules, serve};
-use cofferdam_model::{Control, SessionId, SessionSpec, State};
+use cofferdam_intercept::mcp::Servers;
+use cofferdam_intercept::replay::Replay;
+use cofferdam_intercept::steps::Steps;
+use cofferdam_intercept::{Observer, Prices};
+use cofferdam_model::{
+    Body, Control, CredentialBound, EgressOpened, Record, SessionId, SessionSpec, State, Tap,
+};
 use cofferdam_policy::Policy;
 use cofferdam_runtime::{Doors, ShownFile};
+use cofferdam_vault::Bound;
 use serde_json::{Value, json};
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -27,7 +37,27 @@ pub(crate) struct Prepared {
     placeholders: Vec<String>,
     line: Control,
     session: SessionId,
+    text: String,
+    credentials: Vec<CredentialBound>,
+    replay: Option<(Arc<Replay>, Vec<Decided>)>,
+    prices: Prices,
 }
+
+/// What egress is made from: as a spec names it, or as a recording has it.
+pub(crate) struct Terms {
+    /// Of the policy.
+    pub(crate) text: String,
+    pub(crate) rules: Rules,
+    pub(crate) bound: Vec<Bound>,
+    /// What answers in the world's place, and in people's.
+    pub(crate) replay: Option<(Arc<Replay>, Vec<Decided>)>,
+}
+
+/// What models cost, in the state directory.
+const PRICES: &str = "prices.toml";
+
+/// The longest request that a replay looks at: it has to have all of it before there is an answer.
+const LONGEST_REPLAYED: usize = 64 << 20;
 
 /// A session's egress, in force. Ends when it is dropped.
 pub(crate) struct Egress {
@@ -41,6 +71,8 @@ pub(crate) struct Egress {
     /// What it did not let through, and the policy that says so.
     pub(crate) denials: Denials,
     pub(crate) policy: Arc<Policy>,
+    /// What it is made of, to be put on record.
+    pub(crate) opened: Body,
 }
 
 impl Prepared {
@@ -56,11 +88,18 @@ impl Prepared {
                 None => Ok(None),
             };
         };
+        let text = policy::read(path)?;
         let rules = policy::rules(path)?;
         let bound = match spec.secrets.is_empty() {
             true => Vec::new(),
             false => engine.secrets(ask)?.bind(&spec.secrets, session)?,
         };
+        let prepared = Self::of(Terms { text, rules, bound, replay: None }, spec, session)?;
+        prepared.priced(engine).map(Some)
+    }
+
+    pub(crate) fn of(terms: Terms, spec: &SessionSpec, session: &SessionId) -> Result<Self, EngineError> {
+        let Terms { text, rules, bound, replay } = terms;
         let mut variables = placeholder_variables(&bound);
         if let Some(at) = variables.iter().position(|(name, _)| spec.env.contains_key(name)) {
             let (secret, variable) = (bound[at].credential.name.clone(), variables[at].0.clone());
@@ -71,8 +110,35 @@ impl Prepared {
         let ca = Arc::new(Ca::new(&format!("Cofferdam session {session}"))?);
         let trust = trust::spread(ca.pem());
         variables.extend(trust.variables.iter().map(|(name, path)| ((*name).into(), (*path).into())));
+        let (files, credentials) = (trust.files, bound.iter().map(told).collect());
         let (coffer, session) = (Coffer::new(bound)?, session.clone());
-        Ok(Some(Self { rules, coffer, ca, files: trust.files, variables, placeholders, line, session }))
+        Ok(Self {
+            rules,
+            coffer,
+            ca,
+            files,
+            variables,
+            placeholders,
+            line,
+            session,
+            text,
+            credentials,
+            replay,
+            prices: Prices::default(),
+        })
+    }
+
+    /// Reads what models cost: the operator's own table, if there is one, before the one that comes with us.
+    pub(crate) fn priced(mut self, engine: &Engine) -> Result<Self, EngineError> {
+        let path = engine.home().path().join(PRICES);
+        let own = match std::fs::read_to_string(&path) {
+            Ok(text) => Some(text),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => None,
+            Err(source) => return Err(EngineError::Unreadable { path, source }),
+        };
+        let prices = Prices::new(own.as_deref());
+        self.prices = prices.map_err(|source| EngineError::Prices { path, source })?;
+        Ok(self)
     }
 
     /// What is to be shown inside.
@@ -94,22 +160,72 @@ impl Prepared {
             stray_udp: doors.stray_udp.into_iter().map(|socket| (socket, receive as _)).collect(),
         };
         let (denials, policy) = (Denials::default(), self.rules.policy().clone());
+        let mut record: Arc<dyn Record> = denials.noting(recorder.clone());
+        let names = self.credentials.iter().map(|bound| bound.name.clone()).collect();
+        let opened = opened(self.text, self.credentials, &*record)?;
+        let in_force = InForce::new(policy.clone());
+        let (told, judged, later) = (in_force.clone(), in_force.clone(), Later::default());
+        let servers = Servers::new(record.clone(), later.judge(judged, names));
+        let observer = Observer::new(record.clone(), policy.clone(), self.prices);
+        let observer = Arc::new(observer.with_tools(Arc::new(servers)));
+        let steps = Arc::new(Steps::new(record.clone(), Arc::new(move || Some(told.get()))));
+        let (mut limits, mut tap): (_, Option<Arc<dyn Tap>>) = (Limits::default(), Some(observer.clone()));
+        let mut answering = None;
+        if let Some((replay, decided)) = self.replay {
+            limits.body = LONGEST_REPLAYED;
+            tap = Some(replay.tap(record.clone(), tap));
+            let (heard, answers) = hearing(record, decided);
+            (record, answering) = (heard, Some(answers));
+        }
         let config = Config {
             rules: self.rules,
             coffer: self.coffer,
             names: Arc::new(Names::default()),
             ca: self.ca,
-            record: denials.noting(recorder.clone()),
-            limits: Limits::default(),
+            record,
+            limits,
             alerting: Alerting { session: self.session.to_string(), sign: cofferdam_seal::authenticate },
+            tap,
+            own: Some(Arc::new(steps::Endpoint(steps))),
+            on_policy: Some(Box::new(move |policy| {
+                observer.set_policy(policy.clone());
+                in_force.set(policy.clone());
+            })),
         };
         let callers: Arc<dyn Callers> = Arc::new(Inside(doors.callers));
         let handle = Arc::new(serve(listeners, config, Some(callers)).map_err(failed)?);
+        later.is(&handle);
+        if let Some(answering) = answering {
+            answering.at(handle.approvals().clone());
+        }
         let mut variables = self.variables;
         variables.extend(proxy_variables(proxy));
+        variables.extend(steps::variables(proxy));
         let placeholders = self.placeholders;
-        Ok(Egress { handle, variables, placeholders, line: self.line, denials, policy })
+        Ok(Egress { handle, variables, placeholders, line: self.line, denials, policy, opened })
     }
+}
+
+/// A credential as a trace may hold it.
+fn told(bound: &Bound) -> CredentialBound {
+    let credential = &bound.credential;
+    CredentialBound {
+        name: credential.name.clone(),
+        env: credential.env.clone(),
+        hosts: credential.hosts.clone(),
+        places: credential.places.iter().map(ToString::to_string).collect(),
+        programs: credential.programs.clone(),
+        placeholder: bound.placeholder.clone(),
+    }
+}
+
+fn opened(
+    text: String,
+    credentials: Vec<CredentialBound>,
+    record: &dyn Record,
+) -> Result<Body, cofferdam_model::NotRecorded> {
+    let policy = record.keep(cofferdam_policy::redact(&text).as_bytes())?;
+    Ok(Body::EgressOpened(Box::new(EgressOpened { policy, credentials })))
 }
 
 /// A connection of the sandbox's takes two descriptors of ours, and the usual limit is 1024.

@@ -18,6 +18,8 @@ pub enum EngineError {
     SpecFile { path: PathBuf, line: usize, message: String },
     #[error("cannot read {path}: {source}")]
     Unreadable { path: PathBuf, source: io::Error },
+    #[error("`{path}`: {source}")]
+    Prices { path: PathBuf, source: cofferdam_intercept::PriceError },
     #[error("work dir {path}: {source}; choose a directory that exists with --workdir")]
     Workdir { path: PathBuf, source: io::Error },
     #[error(
@@ -52,6 +54,14 @@ pub enum EngineError {
     Exec { step: String, source: io::Error },
     #[error("the trace could not be written, so the run was ended: {0}")]
     Record(#[from] WriteError),
+    #[error("{0}")]
+    Replay(#[from] crate::replay::ReplayError),
+    #[error("the trace could not be written, so the run was ended: {0}")]
+    NotRecorded(#[from] cofferdam_model::NotRecorded),
+    #[error(
+        "the pins of the server's tools cannot be kept in {path}: {source}; make room there, or it would be met anew each time"
+    )]
+    Pins { path: PathBuf, source: io::Error },
     #[error("{0}")]
     Read(#[from] ReadError),
     #[error("{0}")]
@@ -93,6 +103,8 @@ pub enum EngineError {
     Id(#[from] IdError),
     #[error("{doing}: {source}")]
     Io { doing: &'static str, source: io::Error },
+    #[error("{0}")]
+    Gate(Box<crate::gate::GateError>),
     #[error("{0}")]
     Secret(#[from] SecretError),
     #[error(

@@ -7,21 +7,30 @@ mod egress;
 mod environment;
 mod error;
 pub mod escape;
+pub mod gate;
 pub mod init;
 mod live;
+mod mcp;
 pub mod policy;
 mod record;
 mod relay;
+mod replay;
 mod secrets;
 mod session;
 mod spec_file;
 mod standing;
+mod step;
+mod steps;
+mod stop;
+pub mod suite;
 mod tiers;
+mod toml_file;
 mod traces;
 mod trust;
 
 pub use cofferdam_runtime_process::{Fact, facts};
 /// What a trace tells, as the doors show it.
+pub use cofferdam_trace::Query;
 pub use cofferdam_trace::{Exec, State, Story, Told, Verification};
 /// Secrets, as the doors show them: never a value.
 pub use cofferdam_vault::{Draft as SecretDraft, Entry as SecretEntry, Kept, KeyKind, PRESETS, Remark};
@@ -29,10 +38,18 @@ pub use control::Waiting;
 pub use denials::Denied;
 pub use error::EngineError;
 pub use live::{LiveExec, LiveOutcome, Log};
+pub use mcp::ToolServer;
 pub use relay::Stdio;
+pub use replay::{
+    Clock, ClockError, Pins, RecordedSession, ReplayError, ReplayRules, ReplayRulesError, Replayed,
+    Replaying, Tally,
+};
 pub use secrets::{Ask, Secrets, nobody, placeholder_variables};
 pub use session::{Decide, Outcome, Run};
 pub use spec_file::load as load_spec;
+pub use step::{post_json, tell_step};
+pub use steps::STEPS_URL;
+pub use stop::{Stop, until_signalled};
 pub use tiers::{TierFact, tiers};
 pub use traces::Trace;
 

@@ -22,7 +22,12 @@ pub fn rules(path: &Path) -> Result<Rules, EngineError> {
 
 /// A policy that is to be used: a mistake in it is an error that names the first and where to see the rest.
 pub fn load(path: &Path) -> Result<Policy, EngineError> {
-    Policy::parse(&read(path)?).map_err(|PolicyErrors(errors)| {
+    parse(&read(path)?, path)
+}
+
+/// A policy's text, which is known by this path.
+pub(crate) fn parse(text: &str, path: &Path) -> Result<Policy, EngineError> {
+    Policy::parse(text).map_err(|PolicyErrors(errors)| {
         let first = errors.first();
         let line = first.map_or(1, |error| error.spot.line);
         let what = first.map_or_else(String::new, PolicyError::message);

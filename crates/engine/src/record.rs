@@ -92,4 +92,9 @@ impl Record for Recorder {
         let told = self.writing().append(parent, body);
         told.map_err(|error| NotRecorded { kind: body.kind(), reason: error.to_string() })
     }
+
+    fn keep(&self, bytes: &[u8]) -> Result<BlobRef, NotRecorded> {
+        let mut writing = self.writing();
+        writing.open().and_then(|writer| writer.blob(bytes)).map_err(NotRecorded::bytes)
+    }
 }

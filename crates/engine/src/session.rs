@@ -6,23 +6,25 @@ use crate::denials::Denied;
 use crate::egress::{Egress, Prepared};
 use crate::environment::Caller;
 use crate::error::EngineError;
+use crate::mcp::{self, ToolServer};
 use crate::record::{Recorder, now_us};
 use crate::relay::{Around, ExecId, FORWARDED, Relay, Stdio, current_size};
 use crate::secrets::Ask;
 use crate::standing::{Closed, Closing, Command, Standing, seal};
+use crate::stop::Stop;
 use crate::tiers;
 use cofferdam_guest::wire;
 use cofferdam_model::{
     Body, ChangesDecided, EnforcementReport, Exit, FileChange, RawPath, SessionId, SessionSpec,
     SessionStarted, Usage,
 };
-use cofferdam_runtime::{Backend, Network, Sandbox, SandboxSpec};
+use cofferdam_runtime::{Backend, Base, Begun, Network, RuntimeError, Sandbox, SandboxSpec, ShownFile};
 use cofferdam_sys::signal::Signals;
 use cofferdam_sys::terminal::RawMode;
 use cofferdam_trace::{FORMAT, Options, Reader, Writer};
 use rustix::io::Errno;
 use rustix::process::Signal;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Instant;
@@ -34,6 +36,8 @@ pub type Decide<'a> = &'a mut dyn FnMut(&[FileChange]) -> bool;
 pub struct Run<'a> {
     pub spec: SessionSpec,
     pub stdio: Stdio,
+    /// The command is an MCP server: judge and record what it and its client say.
+    pub tools: Option<ToolServer>,
     /// Give the command a terminal of its own, relayed to the caller's.
     pub tty: bool,
     /// Wait for the disk at every signature of the trace.
@@ -43,6 +47,8 @@ pub struct Run<'a> {
     pub ask: &'a Ask,
     /// The writer's name and version, for the trace.
     pub by: String,
+    /// For one of several at once: when it is raised the command is killed, and signals are not this session's.
+    pub stop: Option<&'a Stop>,
 }
 
 /// How a session ended.
@@ -78,17 +84,39 @@ impl Engine {
         caller: Caller,
     ) -> Result<Outcome, EngineError> {
         let place = self.place(backend, &run.spec, run.ask)?;
+        self.run_at(place, run, caller)
+    }
+
+    /// The same in a place that is prepared.
+    pub(crate) fn run_at(&self, place: Place, run: Run<'_>, caller: Caller) -> Result<Outcome, EngineError> {
         // Blocked from here on, so that no signal can end us between two steps.
-        let signals = listen(run.tty)?;
-        let way = Way { by: &run.by, durable: run.durable, stays: false, caller };
+        let heard = match run.stop {
+            Some(stop) => Heard::Stop(stop),
+            None => Heard::Signals(listen(run.tty)?),
+        };
+        let way = Way {
+            by: &run.by,
+            durable: run.durable,
+            stays: false,
+            caller,
+            base: Base::default(),
+            prepared: None,
+        };
         let mut standing = self.stand(place, &run.spec, way)?;
         if let Err(error) = open_control(&mut standing) {
             return Err(standing.fail(error, Usage::default()));
         }
-        let Run { spec, stdio, tty, decide, .. } = run;
+        let Run { spec, stdio, tty, decide, tools, .. } = run;
         let changes = spec.changes;
         let program = spec.command.first().cloned().unwrap_or_default();
-        let (exit, usage) = match command(spec, stdio, tty, &signals, &mut standing) {
+        let ran = match tools {
+            Some(server) => mcp::between(server, &spec, stdio, &standing).and_then(|(stdio, between)| {
+                let ran = command(spec, stdio, tty, &heard, &mut standing);
+                between.finish().and(ran)
+            }),
+            None => command(spec, stdio, tty, &heard, &mut standing),
+        };
+        let (exit, usage) = match ran {
             Ok(ended) => ended,
             Err(error) => return Err(standing.fail(error, Usage::default())),
         };
@@ -108,11 +136,21 @@ impl Engine {
         spec: &SessionSpec,
         ask: &Ask,
     ) -> Result<Place, EngineError> {
+        self.place_with(backend, spec, |session, _| Prepared::new(self, spec, session, ask))
+    }
+
+    /// The same with an egress that is not what the spec says.
+    pub(crate) fn place_with(
+        &self,
+        backend: Box<dyn Backend>,
+        spec: &SessionSpec,
+        egress: impl FnOnce(&SessionId, &Path) -> Result<Option<Prepared>, EngineError>,
+    ) -> Result<Place, EngineError> {
         let session = self.new_id()?;
         let workdir = find_workdir(spec)?;
         self.complete_commits(&workdir)?;
-        let egress = Prepared::new(self, spec, &session, ask)?;
-        Ok(Place { backend, session, workdir, egress })
+        let egress = egress(&session, &workdir)?;
+        Ok(Place { backend, session, workdir, egress, files: Vec::new(), facts: Vec::new() })
     }
 
     /// Makes the sandbox and opens the trace.
@@ -122,7 +160,7 @@ impl Engine {
         spec: &SessionSpec,
         way: Way<'_>,
     ) -> Result<Standing, EngineError> {
-        let Place { backend, session, workdir, mut egress } = place;
+        let Place { backend, session, workdir, mut egress, files, facts } = place;
         let trace = self.home.trace_dir(&session);
         let start = Body::SessionStarted(Box::new(SessionStarted {
             session: session.clone(),
@@ -135,15 +173,17 @@ impl Engine {
         }));
         let mut asked = self.sandbox_spec(spec, &session, workdir.clone(), &way.caller)?;
         asked.pausable = way.stays;
+        asked.base = way.base;
         if let Some(egress) = &mut egress {
             asked.network = Network::Doors;
             asked.files = egress.take_files();
         }
+        asked.files.extend(files);
         // Namespaces come into being while we write. Nothing is made yet that others would take for left behind
         // before the trace is locked, which is what tells them that the session lives. One that stays is born into
         // its control group, so for it the trace comes first.
         let early = if way.stays { Some(self.open_trace(&trace, &start, way.durable)?) } else { None };
-        let begun = backend.begin(asked);
+        let begun = begin(backend.as_ref(), asked, way.prepared);
         let recorder = match early {
             Some(recorder) => recorder,
             None => self.open_trace(&trace, &start, way.durable)?,
@@ -155,6 +195,9 @@ impl Engine {
             let mut report = sandbox.report().clone();
             report.controls.extend(egress.iter().map(|egress| egress.line.clone()));
             recorder.append(None, &Body::Enforcement(Box::new(report.clone())))?;
+            for fact in egress.iter().map(|egress| &egress.opened).chain(&facts) {
+                recorder.append(None, fact)?;
+            }
             Ok((sandbox, egress, report))
         });
         match opened {
@@ -186,14 +229,14 @@ impl Engine {
         Ok(recorder)
     }
 
-    fn new_id(&self) -> Result<SessionId, EngineError> {
+    pub(crate) fn new_id(&self) -> Result<SessionId, EngineError> {
         let mut random = [0u8; 8];
         rustix::rand::getrandom(&mut random, rustix::rand::GetRandomFlags::empty())
             .map_err(|errno| EngineError::Io { doing: "make a session id", source: errno.into() })?;
         Ok(SessionId::new(now_us() / 1000, u64::from_le_bytes(random)))
     }
 
-    fn sandbox_spec(
+    pub(crate) fn sandbox_spec(
         &self,
         spec: &SessionSpec,
         id: &SessionId,
@@ -221,6 +264,7 @@ impl Engine {
             require: spec.require.clone(),
             accept: spec.accept.clone(),
             layer: self.home.layer_dir(id),
+            base: Default::default(),
             staging,
             // For the whole machine: two state directories must not give out the same ids.
             ranges: PathBuf::from("/run/cofferdam/ranges"),
@@ -256,6 +300,7 @@ impl Engine {
     /// that ends. Groups without a trace here are another state
     /// directory's, and go only when they are deserted.
     fn reap_leftovers(&self) {
+        self.reap_pool();
         let (ours, others): (Vec<_>, Vec<_>) =
             cofferdam_runtime_process::grouped().into_iter().partition(|id| self.home.trace_dir(id).is_dir());
         others.iter().for_each(cofferdam_runtime_process::reap_if_deserted);
@@ -297,6 +342,10 @@ pub(crate) struct Place {
     pub(crate) session: SessionId,
     workdir: PathBuf,
     egress: Option<Prepared>,
+    /// To be shown inside besides what egress needs.
+    pub(crate) files: Vec<ShownFile>,
+    /// To be told when the sandbox stands.
+    pub(crate) facts: Vec<Body>,
 }
 
 /// How a session is opened, whatever is to run in it.
@@ -306,6 +355,24 @@ pub(crate) struct Way<'a> {
     /// When its commands have ended.
     pub(crate) stays: bool,
     pub(crate) caller: Caller,
+    /// What its files begin with, over the work dir.
+    pub(crate) base: Base,
+    /// A sandbox that was prepared for whoever comes.
+    pub(crate) prepared: Option<Box<dyn Begun>>,
+}
+
+/// What was prepared becomes the sandbox of this spec, if it can.
+fn begin(
+    backend: &dyn Backend,
+    asked: SandboxSpec,
+    prepared: Option<Box<dyn Begun>>,
+) -> Result<Box<dyn Begun>, RuntimeError> {
+    if let Some(mut prepared) = prepared
+        && prepared.adopt(asked.clone()).is_ok()
+    {
+        return Ok(prepared);
+    }
+    backend.begin(asked)
 }
 
 /// Serves the sandbox's doors.
@@ -337,7 +404,7 @@ fn command(
     spec: SessionSpec,
     stdio: Stdio,
     tty: bool,
-    signals: &Signals,
+    heard: &Heard<'_>,
     standing: &mut Standing,
 ) -> Result<(Exit, Usage), EngineError> {
     let channel = standing.sandbox.take_channel().ok_or(EngineError::NoChannel)?;
@@ -356,11 +423,19 @@ fn command(
     };
     let _raw = keyboard.as_ref().and_then(|fd| RawMode::enter(fd.as_fd()).ok());
     let (id, exec) = standing.start(&mut relay, &spec, &asked, stdio)?;
+    let mut stopped = None;
     let ended = loop {
         let (sandbox, recorder) = (standing.sandbox.as_mut(), &standing.recorder);
-        let mut turn = relay.turn(Around { sandbox, recorder, wake: signals.as_fd(), deadline: None })?;
-        if turn.woken {
-            forward(signals, &mut relay, id, tty)?;
+        let wake = stopped.as_ref().map_or(heard.as_fd(), AsFd::as_fd);
+        let mut turn = relay.turn(Around { sandbox, recorder, wake, deadline: None })?;
+        match heard {
+            Heard::Signals(signals) if turn.woken => forward(signals, &mut relay, id, tty)?,
+            Heard::Stop(_) if turn.woken => {
+                relay.kill(id)?;
+                // It stays raised: from now on something is waited for that never comes.
+                stopped = Some(Stop::new()?);
+            }
+            _ => {}
         }
         if turn.gone {
             turn.ended.extend(relay.leave(false));
@@ -370,6 +445,21 @@ fn command(
         }
     };
     standing.ended(exec, ended)
+}
+
+/// What a session listens to besides its command.
+enum Heard<'a> {
+    Signals(Signals),
+    Stop(&'a Stop),
+}
+
+impl AsFd for Heard<'_> {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        match self {
+            Self::Signals(signals) => signals.as_fd(),
+            Self::Stop(stop) => stop.as_fd(),
+        }
+    }
 }
 
 fn forward(signals: &Signals, relay: &mut Relay, id: ExecId, tty: bool) -> Result<(), EngineError> {

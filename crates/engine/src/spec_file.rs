@@ -1,28 +1,24 @@
 //! Reads a session spec from a file, TOML or JSON, and says which line is wrong.
 
 use crate::error::EngineError;
+use crate::toml_file;
 use cofferdam_model::SessionSpec;
 use std::path::Path;
 
 pub fn load(path: &Path) -> Result<SessionSpec, EngineError> {
     let text = std::fs::read_to_string(path)
         .map_err(|source| EngineError::Unreadable { path: path.to_owned(), source })?;
-    let wrong = |line: usize, message: String| EngineError::SpecFile { path: path.to_owned(), line, message };
     // What a file names, it names from where it lies.
     let located = |spec: SessionSpec| {
         let beside = path.parent().unwrap_or(Path::new(""));
         SessionSpec { policy: spec.policy.as_ref().map(|policy| beside.join(policy)), ..spec }
     };
     if path.extension().is_some_and(|extension| extension == "json") {
-        return serde_json::from_str(&text)
-            .map(located)
-            .map_err(|error| wrong(error.line(), plain(&error.to_string())));
+        return serde_json::from_str(&text).map(located).map_err(|error| {
+            toml_file::mistake(path, error.line(), toml_file::meant(&plain(&error.to_string())))
+        });
     }
-    toml::from_str(&text).map(located).map_err(|error| {
-        let line =
-            error.span().map_or(1, |span| text[..span.start.min(text.len())].matches('\n').count() + 1);
-        wrong(line, error.message().to_owned())
-    })
+    toml_file::parse(path, &text).map(located)
 }
 
 /// serde_json repeats the place at the end of its message.

@@ -11,7 +11,8 @@ use crate::session::Decide;
 use cofferdam_guest::wire;
 use cofferdam_model::{
     Body, BoxUser, Bytes, ChangeOp, Changes, ChangesDecided, EnforcementReport, ExecExited, ExecStarted,
-    Exit, FileChange, LimitHit, Profile, RawPath, SessionEnded, SessionId, SessionSpec, Span, Usage,
+    Exit, FileChange, LimitHit, Profile, RawPath, SessionEnded, SessionId, SessionSpec, SkippedChange, Span,
+    Usage,
 };
 use cofferdam_runtime::{Committed, Identity, Sandbox};
 use cofferdam_store::Home;
@@ -200,18 +201,27 @@ impl Standing {
             Changes::Ask => (decide(changes), "person"),
         };
         let committed = if keep { self.sandbox.commit()? } else { Committed::default() };
-        let count = |op: ChangeOp| changes.iter().filter(|c| c.op == op).count() as u64;
-        let decided = ChangesDecided {
-            kept: keep,
-            by: by.into(),
-            created: count(ChangeOp::Created),
-            modified: count(ChangeOp::Modified),
-            renamed: count(ChangeOp::Renamed),
-            deleted: count(ChangeOp::Deleted),
-            skipped: committed.skipped,
-        };
+        let decided = decided(keep, by, changes, committed.skipped);
         self.recorder.append(None, &Body::ChangesDecided(decided.clone()))?;
         Ok(Some(decided))
+    }
+}
+
+pub(crate) fn decided(
+    kept: bool,
+    by: &str,
+    changes: &[FileChange],
+    skipped: Vec<SkippedChange>,
+) -> ChangesDecided {
+    let count = |op: ChangeOp| changes.iter().filter(|c| c.op == op).count() as u64;
+    ChangesDecided {
+        kept,
+        by: by.into(),
+        created: count(ChangeOp::Created),
+        modified: count(ChangeOp::Modified),
+        renamed: count(ChangeOp::Renamed),
+        deleted: count(ChangeOp::Deleted),
+        skipped,
     }
 }
 

@@ -2,11 +2,12 @@
 
 use crate::Engine;
 use crate::error::EngineError;
-use cofferdam_model::{BlobRef, Event, SessionId};
+use cofferdam_model::{BlobRef, Body, Event, SessionId};
 use cofferdam_seal::{Keyring, PublicKey};
 use cofferdam_store::{Catalog, Rotated, Summary, TraceState};
 use cofferdam_trace::{
-    Check, EVENTS_FILE, MAX_ARCHIVE, ReadError, Reader, Story, Verification, pack, reduce, unpack, verify,
+    Check, EVENTS_FILE, MAX_ARCHIVE, Query, ReadError, Reader, Story, Verification, pack, reduce, unpack,
+    verify,
 };
 use std::fs::File;
 use std::io::{BufWriter, Read, Write};
@@ -81,6 +82,44 @@ impl Engine {
         let copying = |source| EngineError::Io { doing: "export the events", source };
         let mut file = File::open(&path).map_err(|source| EngineError::Unreadable { path, source })?;
         std::io::copy(&mut file, to).map(drop).map_err(copying)
+    }
+
+    /// As spans of OpenTelemetry, in OTLP's JSON.
+    pub fn export_otlp(&self, trace: &Trace) -> Result<serde_json::Value, EngineError> {
+        Ok(cofferdam_trace::to_otlp(&events(trace)?, env!("CARGO_PKG_VERSION")))
+    }
+
+    /// Events that a query is about, with their sessions: of one trace, or of all, the newest trace first. A trace
+    /// that cannot be read ends with its last event that can.
+    pub fn query(
+        &self,
+        of: Option<&Trace>,
+        query: &Query,
+        limit: usize,
+    ) -> Result<Vec<(SessionId, Event)>, EngineError> {
+        let traces = match of {
+            Some(trace) => vec![trace.clone()],
+            None => {
+                let all = self.list_traces(usize::MAX)?.into_iter();
+                all.map(|one| Trace { path: self.home.trace_dir(&one.id), id: Some(one.id) }).collect()
+            }
+        };
+        let mut found = Vec::new();
+        for trace in traces {
+            let mut session = trace.id.clone();
+            for event in Reader::open(&trace.path)?.map_while(Result::ok) {
+                if let (None, Some(Body::SessionStarted(fact))) = (&session, event.typed()) {
+                    session = Some(fact.session);
+                }
+                if found.len() >= limit {
+                    return Ok(found);
+                }
+                if let Some(session) = session.as_ref().filter(|_| query.matches(&event)) {
+                    found.push((session.clone(), event));
+                }
+            }
+        }
+        Ok(found)
     }
 
     /// Everything, in one file.

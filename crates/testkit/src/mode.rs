@@ -33,7 +33,7 @@ impl Mode {
         }
     }
 
-    pub(crate) fn flags(self) -> &'static [&'static str] {
+    pub fn flags(self) -> &'static [&'static str] {
         match self {
             Self::Root => &[],
             Self::Single => &["--users", "single"],

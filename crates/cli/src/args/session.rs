@@ -2,7 +2,7 @@
 
 use super::Asked;
 use clap::{Args as ClapArgs, Subcommand};
-use cofferdam_model::{BoxUser, Bytes, Changes, Lifetime, Span};
+use cofferdam_model::{BoxUser, Bytes, Changes, ExecTx, Lifetime, Span};
 use std::path::PathBuf;
 
 #[derive(ClapArgs)]
@@ -24,6 +24,66 @@ pub(crate) enum SessionCommand {
     },
     /// Run a command in a session; its input, output and exit code are the command's own
     Exec(Box<Exec>),
+    /// Open a transaction, within the innermost one if there is one
+    Begin {
+        /// A name, an id, or the beginning of one
+        session: String,
+    },
+    /// Show what was done in the innermost transaction; without one, by the session so far
+    Diff {
+        /// A name, an id, or the beginning of one
+        session: String,
+        /// Only which files, not what changed in them
+        #[arg(long)]
+        brief: bool,
+    },
+    /// Keep what was done in the innermost transaction; without one, carry all that was done to the work dir
+    Commit {
+        /// A name, an id, or the beginning of one
+        session: String,
+        /// End whatever still runs in it
+        #[arg(long)]
+        force: bool,
+    },
+    /// Drop what was done in the innermost transaction; without one, all that was done
+    Rollback {
+        /// A name, an id, or the beginning of one
+        session: String,
+        /// End whatever still runs in it
+        #[arg(long)]
+        force: bool,
+    },
+    /// Name a session's files as they are now; nothing is copied
+    Snapshot {
+        /// A name, an id, or the beginning of one
+        session: String,
+        /// What to call it
+        name: String,
+        /// With its processes; refused where that cannot be had
+        #[arg(long)]
+        processes: bool,
+    },
+    /// Make a session's files what they were; what was done since is dropped
+    Restore {
+        /// A name, an id, or the beginning of one
+        session: String,
+        /// The snapshot
+        name: String,
+    },
+    /// List snapshots, or remove one
+    Snapshots {
+        /// Remove this one
+        #[arg(long, value_name = "NAME")]
+        rm: Option<String>,
+    },
+    /// Make sessions that begin with the files of one; prints their ids
+    Fork {
+        /// A name, an id, or the beginning of one
+        session: String,
+        /// How many
+        #[arg(short = 'n', long, value_name = "N", default_value_t = 1)]
+        count: usize,
+    },
     /// Stop everything in a session where it stands
     Pause {
         /// A name, an id, or the beginning of one
@@ -120,6 +180,9 @@ pub(crate) struct Create {
     /// What to call it
     #[arg(long)]
     pub(crate) name: Option<String>,
+    /// Begin with the files of a snapshot of the same work dir
+    #[arg(long, value_name = "SNAPSHOT")]
+    pub(crate) from: Option<String>,
 }
 
 #[derive(ClapArgs)]
@@ -148,6 +211,9 @@ pub(crate) struct Exec {
     /// Who the command is in a box: user, root
     #[arg(long, value_name = "WHO")]
     pub(crate) user: Option<BoxUser>,
+    /// Make the command a transaction of its own: auto (kept if it exits with 0), commit, rollback
+    #[arg(long, value_name = "WHICH", num_args = 0..=1, require_equals = true, default_missing_value = "auto")]
+    pub(crate) tx: Option<ExecTx>,
     /// A name, an id, or the beginning of one
     pub(crate) session: String,
     /// The command and its arguments

@@ -28,18 +28,25 @@ pub(crate) fn run(home: Option<PathBuf>, args: Box<args::Run>, output: &Output) 
     let outcome = engine.run(Run {
         spec,
         stdio: stdio()?,
+        tools: None,
         tty,
         durable,
         decide: &mut ask,
         ask: &crate::ask::hidden,
         by: BY.into(),
+        stop: None,
     })?;
     if let Some(path) = trace_out {
         copy_trace(&engine, &outcome, &path)?;
     }
     report(&outcome, output);
     denied(&outcome, policy.as_deref(), output);
-    Ok(u8::try_from(outcome.exit.code().rem_euclid(256)).unwrap_or(1))
+    Ok(code(&outcome))
+}
+
+/// The command's own.
+pub(crate) fn code(outcome: &Outcome) -> u8 {
+    u8::try_from(outcome.exit.code().rem_euclid(256)).unwrap_or(1)
 }
 
 /// The caller's own, for a command.
@@ -113,7 +120,7 @@ fn default_changes() -> Changes {
 }
 
 /// Lists the changes and asks. No answer, or no terminal, is a no.
-fn ask(changes: &[FileChange]) -> bool {
+pub(crate) fn ask(changes: &[FileChange]) -> bool {
     let mut err = io::stderr().lock();
     let _ = writeln!(err, "\ncofferdam: the command changed {} paths:", changes.len());
     for change in changes.iter().take(20) {
@@ -137,7 +144,7 @@ pub(crate) fn mark(op: ChangeOp) -> &'static str {
     }
 }
 
-fn copy_trace(engine: &Engine, outcome: &Outcome, path: &Path) -> Result<(), Failure> {
+pub(crate) fn copy_trace(engine: &Engine, outcome: &Outcome, path: &Path) -> Result<(), Failure> {
     let trace = Trace { id: Some(outcome.session.clone()), path: outcome.trace.clone() };
     let mut file = File::create(path)?;
     match path.extension().is_some_and(|extension| extension == "jsonl") {
@@ -147,7 +154,7 @@ fn copy_trace(engine: &Engine, outcome: &Outcome, path: &Path) -> Result<(), Fai
 }
 
 /// What was not let out, and the rules that would let it: a few, since the trace tells all.
-fn denied(outcome: &Outcome, policy: Option<&Path>, output: &Output) {
+pub(crate) fn denied(outcome: &Outcome, policy: Option<&Path>, output: &Output) {
     const TOLD: usize = 3;
     let (denied, more) = &outcome.denied;
     if output.json || output.quiet || denied.is_empty() {
@@ -177,7 +184,7 @@ fn printable_lines(text: &str) -> String {
 }
 
 /// What a caller should know that the command's own output does not say.
-fn report(outcome: &Outcome, output: &Output) {
+pub(crate) fn report(outcome: &Outcome, output: &Output) {
     if output.json {
         output.aside(&json!({
             "session": outcome.session,

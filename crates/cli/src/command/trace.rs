@@ -1,4 +1,6 @@
-//! `cofferdam trace`: list, show, verify, export, import.
+//! `cofferdam trace`: list, show, verify, query, export, import.
+
+mod query;
 
 use crate::args::{Format, Trace as Args, TraceCommand};
 use crate::output::{Failure, Output, Paint};
@@ -6,7 +8,7 @@ use crate::story;
 use cofferdam_engine::{Engine, State, Summary, TraceState, Verification};
 use serde_json::json;
 use std::fs::File;
-use std::io;
+use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 
 /// An unfinished trace: neither valid nor broken.
@@ -19,7 +21,11 @@ pub(crate) fn run(home: Option<PathBuf>, args: Args, output: &Output) -> Result<
         TraceCommand::Ls { limit } => list(&engine, limit, output),
         TraceCommand::Show { trace, full } => show(&engine, &trace, full, output),
         TraceCommand::Verify { trace, key } => verify(&engine, &trace, &key, output),
-        TraceCommand::Export { trace, format, out } => export(&engine, &trace, format, out.as_deref()),
+        TraceCommand::Export { trace, format, out, to } => match to {
+            Some(to) => query::post(&engine, &trace, format, &to),
+            None => export(&engine, &trace, format, out.as_deref()),
+        },
+        TraceCommand::Query(asked) => query::run(&engine, asked, output),
         TraceCommand::Import { file } => import(&engine, &file, output),
     }
 }
@@ -123,6 +129,11 @@ fn export(engine: &Engine, name: &str, format: Format, out: Option<&Path>) -> Re
     match format {
         Format::Jsonl => engine.export_events(&trace, &mut to)?,
         Format::Bundle => engine.export_bundle(&trace, to)?,
+        Format::Otlp => {
+            let spans = engine.export_otlp(&trace)?;
+            serde_json::to_writer(&mut to, &spans).map_err(io::Error::from)?;
+            to.write_all(b"\n")?;
+        }
     }
     Ok(0)
 }

@@ -23,6 +23,8 @@ fn line(told: &Told<Body>, all: &[Told<Body>]) -> Option<Moment<'static>> {
         Body::NameAsked(fact) if fact.answer.is_none() => ("no name", Paint::Care, name(fact)),
         Body::StrayPacket(fact) => ("dropped", Paint::Care, stray(fact)),
         Body::AlertSent(fact) => alerted(fact),
+        Body::ReplayStarted(fact) => super::replay::started(fact),
+        Body::ReplayMissed(fact) => super::replay::missed(fact),
         // Told with the request that they belong to.
         _ => return None,
     };

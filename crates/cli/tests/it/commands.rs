@@ -48,12 +48,23 @@ fn the_commands_are_these() {
 
     Commands:
       run      Run a command in a sandbox and record it
+      replay   Run one recorded session again, from its recorded responses
       trace    List, read, verify and move traces
       key      Show, renew and trust signing keys
       secret   Keep secrets that the inside uses and never sees
       policy   Check, explain and test policy files
       approve  Answer requests that wait for a person
       session  Make, see, use and change sessions that live
+      mcp      Judge and record what tools do
+      record   Run a suite and store its traces as the baseline
+      gate     Run a suite, compare it with its baseline, and say pass, fail or
+               review
+      compare  Compare two traces, or two directories of them, without running
+               anything
+      verify   Check a gate's signed result
+      step     Tell of a workflow's steps, inside a session
+      pool     Keep sandboxes prepared, so that a session begins sooner
+      usage    Tell what sessions that stay have used, in all or second by second
       doctor   Tell what this host can enforce, and the fix for each no
       escape   Try to get out of a sandbox in every way we know, and tell what was
                blocked

@@ -12,7 +12,7 @@ use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
 /// A place whose supervisor does not outlive the test.
-struct Hall<'s>(&'s Site);
+pub(crate) struct Hall<'s>(pub(crate) &'s Site);
 
 impl Drop for Hall<'_> {
     fn drop(&mut self) {
@@ -31,19 +31,19 @@ impl Drop for Hall<'_> {
 
 impl<'s> Hall<'s> {
     /// The process that holds the sessions of this place, if there is one.
-    fn supervisor(&self) -> Option<Pid> {
+    pub(crate) fn supervisor(&self) -> Option<Pid> {
         let text = fs::read_to_string(self.0.state().join("live/supervisor.lock")).ok()?;
         let pid: i32 = text.trim().parse().ok()?;
         let line = fs::read_to_string(format!("/proc/{pid}/cmdline")).ok()?;
         line.contains("supervise").then(|| Pid::from_raw(pid))?
     }
 
-    fn call(&self, words: &[&str]) -> Call<'s> {
+    pub(crate) fn call(&self, words: &[&str]) -> Call<'s> {
         let words: Vec<&str> = ["session"].iter().chain(words).copied().collect();
         self.0.call(&words)
     }
 
-    fn creating(&self, flags: &[&str]) -> Call<'s> {
+    pub(crate) fn creating(&self, flags: &[&str]) -> Call<'s> {
         let users: &[&str] = match self.0.mode {
             Mode::Root => &[],
             Mode::Single => &["--users", "single"],
@@ -53,20 +53,20 @@ impl<'s> Hall<'s> {
     }
 
     #[track_caller]
-    fn create(&self, flags: &[&str]) -> String {
+    pub(crate) fn create(&self, flags: &[&str]) -> String {
         self.creating(flags).exits(0).out().trim().to_owned()
     }
 
-    fn exec(&self, session: &str, script: &str) -> Call<'s> {
+    pub(crate) fn exec(&self, session: &str, script: &str) -> Call<'s> {
         self.call(&["exec", session, "--", "sh", "-c", script])
     }
 
     #[track_caller]
-    fn show(&self, session: &str) -> Value {
+    pub(crate) fn show(&self, session: &str) -> Value {
         serde_json::from_str(&self.call(&["show", session, "--json"]).exits(0).out()).unwrap()
     }
 
-    fn can_pause(&self) -> bool {
+    pub(crate) fn can_pause(&self) -> bool {
         self.0.mode == Mode::Root
     }
 }
@@ -418,6 +418,35 @@ fn nothing_is_left_when_the_supervisor_is_killed() {
         assert!(!hall.call(&["ls"]).exits(0).out().contains("mine"));
         nothing_is_left(site);
     });
+}
+
+/// Second by second, adding up to what the kernel counts, and still there when the supervisor is killed.
+#[test]
+fn what_is_used_is_written_down_every_second() {
+    let site = site();
+    let hall = Hall(&site);
+    let id = hall.create(&[]);
+    let usage = |id: &str| -> Value {
+        serde_json::from_str(&site.call(&["usage", id, "--json"]).exits(0).out()).unwrap()
+    };
+    hall.exec(&id, "timeout 3 sh -c 'while :; do :; done'; :").exits(0);
+    let records = usage(&id)["records"].as_array().unwrap().clone();
+    assert!(records.len() >= 2, "{records:?}");
+    if hall.can_pause() {
+        let busiest = records.iter().map(|record| record["cpu_us"].as_u64().unwrap()).max().unwrap();
+        assert!(busiest > 0, "{records:?}");
+        // Nothing runs any more: the next line brings both to the same.
+        hall.call(&["pause", &id]).exits(0);
+        let counted = hall.show(&id)["usage"]["cpu_us"].as_u64().unwrap();
+        let written = usage(&id)["total"]["cpu_us"].as_u64().unwrap();
+        assert!(counted.abs_diff(written) * 100 <= counted, "{counted} counted, {written} written");
+        hall.call(&["resume", &id]).exits(0);
+    }
+    let before = usage(&id)["records"].as_array().unwrap().len();
+    kill_process(hall.supervisor().unwrap(), Signal::KILL).unwrap();
+    eventually("it to be gone", || hall.supervisor().is_none().then_some(()));
+    assert!(usage(&id)["records"].as_array().unwrap().len() >= before);
+    assert!(site.call(&["usage"]).exits(0).out().contains(&id));
 }
 
 #[test]

@@ -17,23 +17,39 @@ mod escape;
 #[cfg(test)]
 mod escape_score;
 #[cfg(test)]
+mod gate;
+#[cfg(test)]
 mod init;
 #[cfg(test)]
 mod limits;
 #[cfg(test)]
 mod live;
 #[cfg(test)]
+mod mcp;
+#[cfg(test)]
+mod mcp_http;
+#[cfg(test)]
 mod policy;
 #[cfg(test)]
+mod pool;
+#[cfg(test)]
 mod programs;
+#[cfg(test)]
+mod replay;
 #[cfg(test)]
 mod run;
 #[cfg(test)]
 mod secret;
 #[cfg(test)]
+mod snapshot;
+#[cfg(test)]
+mod steps;
+#[cfg(test)]
 mod terminal;
 #[cfg(test)]
 mod trace;
+#[cfg(test)]
+mod tx;
 
 #[cfg(test)]
 use cofferdam_testkit::{Mode, Site, for_each_mode, is_root};

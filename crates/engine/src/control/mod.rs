@@ -13,7 +13,8 @@ pub(crate) use serve::{Answers, Asked, Control, Desk};
 use crate::error::EngineError;
 use cofferdam_egress::Held;
 use cofferdam_model::{
-    BoxUser, Bytes, Changes, ChangesDecided, Exit, SessionId, SessionInfo, SessionSpec, Span, Usage,
+    BoxUser, Bytes, Changes, ChangesDecided, ExecTx, Exit, PoolInfo, Provenance, SessionId, SessionInfo,
+    SessionSpec, Settled, Span, Usage,
 };
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -63,6 +64,40 @@ pub(crate) enum Question {
     Extend {
         by: Span,
     },
+    /// Name the files as they are now.
+    Snapshot {
+        name: String,
+    },
+    /// Go back to the files of a snapshot.
+    Restore {
+        name: String,
+    },
+    /// Of the supervisor: make sessions that begin with the files of this one.
+    Fork {
+        session: SessionId,
+        count: usize,
+    },
+    /// Of the supervisor: remove a snapshot.
+    Forget {
+        name: String,
+    },
+    /// Of the supervisor: what is prepared.
+    Pool,
+    SetPool {
+        size: usize,
+    },
+    /// Open a transaction.
+    Begin,
+    /// Write what was done in the innermost one to the descriptor that comes along.
+    Diff {
+        texts: bool,
+    },
+    /// Keep or drop the innermost one.
+    Settle {
+        keep: bool,
+        /// End whatever runs first.
+        force: bool,
+    },
     End {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         changes: Option<Changes>,
@@ -85,6 +120,8 @@ pub(crate) struct ExecAsked {
     pub(crate) stdin: bool,
     /// Goes on without who asked; its output is kept for who asks later.
     pub(crate) detach: bool,
+    /// Is a transaction of its own.
+    pub(crate) tx: Option<ExecTx>,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -95,6 +132,19 @@ pub(crate) struct CreateAsked {
     pub(crate) durable: bool,
     /// What of the asker's environment may be known inside.
     pub(crate) caller: BTreeMap<String, String>,
+    /// Begin with the files of this snapshot.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) snapshot: Option<String>,
+    /// Begin with the files of a session that is being forked. Nobody asks for this by a question.
+    #[serde(skip)]
+    pub(crate) from: Option<Origin>,
+}
+
+/// Frozen layers, by their ids.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Origin {
+    pub(crate) layers: Vec<SessionId>,
+    pub(crate) since: Provenance,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -118,6 +168,13 @@ pub(crate) enum Reply {
         usage: Usage,
         /// What ended it, if it was not its own doing.
         reason: Option<String>,
+        /// Where it was a transaction of its own: what became of that.
+        settled: Option<Box<Settled>>,
+    },
+    Settled(Box<Settled>),
+    Pool(Box<PoolInfo>),
+    Forked {
+        sessions: Vec<SessionId>,
     },
     Ended {
         changes: Option<ChangesDecided>,

@@ -115,6 +115,8 @@ fn run(stage: &Stage, tier: Tier, without: &[String], spec: SessionSpec) -> Resu
         decide: &mut |_| false,
         ask: &nobody,
         by: "cofferdam escape".into(),
+        stop: None,
+        tools: None,
     };
     run.spec.check()?;
     let mut variables = Caller::of_this_process();

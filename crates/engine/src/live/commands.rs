@@ -10,7 +10,7 @@ use crate::relay::{Ended, ExecId, Stdio};
 use crate::standing::Command;
 use cofferdam_guest::host::HostError;
 use cofferdam_guest::wire;
-use cofferdam_model::{ExecInfo, Exit, LiveState, SessionSpec, Usage};
+use cofferdam_model::{ExecInfo, ExecTx, Exit, LiveState, SessionSpec, Usage};
 use rustix::process::Signal;
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
@@ -28,6 +28,8 @@ pub(super) struct Exec {
     pub(super) watcher: Option<UnixStream>,
     /// When it ends because nobody watches it.
     pub(super) doomed: Option<Instant>,
+    /// It is a transaction of its own.
+    tx: Option<ExecTx>,
 }
 
 impl Holder {
@@ -58,10 +60,8 @@ impl Holder {
     ) -> Result<(), EngineError> {
         let number = self.last + 1;
         let detached = asked.detach;
-        let started = match self.stdio(&asked, descriptors, number) {
-            Ok(stdio) => self.begin(&asked, stdio, by),
-            Err(error) => Err(error),
-        };
+        let started = self.alone(&asked).and_then(|()| self.stdio(&asked, descriptors, number));
+        let started = started.and_then(|stdio| self.begin(&asked, stdio, by));
         let id = match started {
             Ok(id) => id,
             Err(error) if is_of_one_exec(&error) => {
@@ -92,7 +92,7 @@ impl Holder {
             exit: None,
             usage: Usage::default(),
         };
-        self.execs.push(Exec { running: Some(id), info, watcher, doomed: None });
+        self.execs.push(Exec { running: Some(id), info, watcher, doomed: None, tx: asked.tx });
         self.clock.running(self.relay.running(), Instant::now());
         self.forget_old();
         Ok(())
@@ -144,7 +144,28 @@ impl Holder {
             output: asked.output.or(self.spec.limits.output),
             kept: asked.detach.then_some(LOG_MOST),
         };
-        self.standing.start(&mut self.relay, &self.spec, &command, stdio).map(|(id, _)| id)
+        if asked.tx.is_some() {
+            self.begin_transaction(&format!("exec of {by}"))?;
+        }
+        let started = self.standing.start(&mut self.relay, &self.spec, &command, stdio).map(|(id, _)| id);
+        if started.is_err() && asked.tx.is_some() {
+            self.settle(false, true, &format!("exec of {by}"))?;
+        }
+        started
+    }
+
+    /// Nothing else runs beside a command that is a transaction of its own: what it did could not be told from
+    /// what others do.
+    fn alone(&self, asked: &ExecAsked) -> Result<(), EngineError> {
+        let other = self.execs.iter().find(|exec| exec.running.is_some() && exec.tx.is_some());
+        match other {
+            Some(exec) => Err(EngineError::Declined(format!(
+                "exec {} is a transaction of its own, and nothing runs beside it: wait until it has ended",
+                exec.info.id
+            ))),
+            None if asked.tx.is_some() => self.nothing_runs(),
+            None => Ok(()),
+        }
     }
 
     fn forget_old(&mut self) {
@@ -169,11 +190,16 @@ impl Holder {
         let because =
             reason.map(str::to_owned).or_else(|| ended.limit.as_ref().map(|hit| hit.detail.clone()));
         let (wall, told) = (ended.usage, self.standing.ended(event, ended));
-        let (exit, usage, last) = match told {
-            Ok((exit, usage)) => (exit, usage, Reply::Exited { exit, usage, reason: because }),
+        let (exit, usage, mut last) = match told {
+            Ok((exit, usage)) => (exit, usage, Reply::Exited { exit, usage, reason: because, settled: None }),
             Err(error @ EngineError::Record(_)) => return Err(error),
             Err(error) => (Exit::Code(125), wall, Reply::error(&error)),
         };
+        let tx = self.execs.iter().find(|exec| exec.running == Some(id)).and_then(|exec| exec.tx);
+        // With the session's end all that is open is dropped anyway.
+        if let Some(tx) = tx.filter(|_| reason.is_none()) {
+            last = self.settle_exec(tx.keeps(exit), last)?;
+        }
         self.usage.user_us += usage.user_us;
         self.usage.system_us += usage.system_us;
         self.usage.peak_memory = self.usage.peak_memory.max(usage.peak_memory);
@@ -187,11 +213,26 @@ impl Holder {
     }
 }
 
+impl Holder {
+    /// What a command's own transaction came to, as part of its last line. What it has left running ends with it.
+    fn settle_exec(&mut self, keep: bool, last: Reply) -> Result<Reply, EngineError> {
+        match (self.settle(keep, true, "exec"), last) {
+            (Ok(settled), Reply::Exited { exit, usage, reason, .. }) => {
+                Ok(Reply::Exited { exit, usage, reason, settled: Some(Box::new(settled)) })
+            }
+            (Ok(_), last) => Ok(last),
+            (Err(error @ EngineError::Record(_)), _) => Err(error),
+            (Err(error), _) => Ok(Reply::error(&error)),
+        }
+    }
+}
+
 /// Whether only the one command is concerned that was asked for.
 fn is_of_one_exec(error: &EngineError) -> bool {
     matches!(
         error,
         EngineError::Declined(_)
+            | EngineError::Runtime(_)
             | EngineError::Spec(_)
             | EngineError::Io { .. }
             | EngineError::Guest(HostError::TooLong { .. } | HostError::Request(_) | HostError::TooMany)

@@ -6,7 +6,7 @@ use crate::control::{ExecAsked, Lines, Question, Reply, asking, tell, unexpected
 use crate::error::EngineError;
 use crate::relay::{Stdio, current_size};
 use crate::session::listen;
-use cofferdam_model::{BoxUser, Bytes, Exit, SessionId, Span, Usage};
+use cofferdam_model::{BoxUser, Bytes, ExecTx, Exit, SessionId, Settled, Span, Usage};
 use cofferdam_sys::signal::Signals;
 use cofferdam_sys::terminal::RawMode;
 use rustix::event::{PollFd, PollFlags};
@@ -28,6 +28,8 @@ pub struct LiveExec {
     pub tty: bool,
     pub timeout: Option<Span>,
     pub output: Option<Bytes>,
+    /// Make it a transaction of its own.
+    pub tx: Option<ExecTx>,
 }
 
 /// How it ended.
@@ -38,6 +40,8 @@ pub struct LiveOutcome {
     pub usage: Usage,
     /// What ended it, if it was not its own doing.
     pub reason: Option<String>,
+    /// What became of its changes, where it was a transaction of its own.
+    pub settled: Option<Settled>,
 }
 
 impl LiveExec {
@@ -52,8 +56,8 @@ impl LiveExec {
     }
 
     fn asked(self) -> ExecAsked {
-        let Self { argv, env, cwd, user, timeout, output, .. } = self;
-        ExecAsked { argv, env, cwd, user, timeout, output, ..ExecAsked::default() }
+        let Self { argv, env, cwd, user, timeout, output, tx, .. } = self;
+        ExecAsked { argv, env, cwd, user, timeout, output, tx, ..ExecAsked::default() }
     }
 }
 
@@ -81,8 +85,9 @@ impl Engine {
             while let Some(reply) = lines.ready().map_err(asking)? {
                 match reply {
                     Reply::Started { exec } => number = exec,
-                    Reply::Exited { exit, usage, reason } => {
-                        return Ok(LiveOutcome { exec: number, exit, usage, reason });
+                    Reply::Exited { exit, usage, reason, settled } => {
+                        let settled = settled.map(|settled| *settled);
+                        return Ok(LiveOutcome { exec: number, exit, usage, reason, settled });
                     }
                     other => return Err(unexpected(other)),
                 }

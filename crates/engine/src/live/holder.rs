@@ -3,9 +3,11 @@
 use super::clock::{Clock, Due};
 use super::commands::Exec;
 use super::mail::{Letter, Mailbox, Post, ReplyTo, mailbox, say_last};
+use super::meter::Meter;
 use super::operator::Operator;
 use super::register;
-use crate::control::{Asked, Control, CreateAsked, Desk, Question, Reply};
+use super::shelf::Shelf;
+use crate::control::{Asked, Control, CreateAsked, Desk, Origin, Question, Reply};
 use crate::environment::Caller;
 use crate::error::EngineError;
 use crate::record::now_us;
@@ -18,6 +20,7 @@ use cofferdam_model::{
     Body, Changes, ExecInfo, Exit, FileChange, LimitHit, LiveState, SessionChanged, SessionId, SessionInfo,
     SessionSpec, Span, Usage,
 };
+use cofferdam_runtime::{Base, Begun};
 use rustix::process::Signal;
 use std::time::{Duration, Instant};
 
@@ -41,9 +44,11 @@ pub(super) fn hold(
     engine: &Engine,
     asked: CreateAsked,
     operator: Operator,
+    shelf: &Shelf,
+    prepared: Option<Box<dyn Begun>>,
     tell: impl FnOnce(Result<Opened, Reply>),
 ) -> Over {
-    match Holder::open(engine, asked, operator) {
+    match Holder::open(engine, asked, operator, shelf, prepared) {
         Ok((holder, mailbox)) => {
             tell(Ok(Opened { session: holder.standing.session.clone(), mailbox }));
             holder.hold()
@@ -87,15 +92,37 @@ pub(super) struct Holder {
     pub(super) execs: Vec<Exec>,
     pub(super) last: u32,
     pub(super) usage: Usage,
+    /// The event that each open transaction began with.
+    pub(super) begun: Vec<u64>,
+    pub(super) shelf: Shelf,
+    meter: Meter,
+    pub(super) by: String,
+    pub(super) durable: bool,
 }
 
 impl Holder {
-    fn open(engine: &Engine, asked: CreateAsked, operator: Operator) -> Result<(Self, Mailbox), EngineError> {
-        let CreateAsked { spec, by, durable, caller } = asked;
+    fn open(
+        engine: &Engine,
+        asked: CreateAsked,
+        operator: Operator,
+        shelf: &Shelf,
+        prepared: Option<Box<dyn Begun>>,
+    ) -> Result<(Self, Mailbox), EngineError> {
+        let CreateAsked { spec, by, durable, caller, from, .. } = asked;
         let ttl = operator.ttl(&spec.live)?;
         let place = engine.place(tiers::choose(&spec)?, &spec, &nobody)?;
-        let way = Way { by: &by, durable, stays: true, caller: Caller::Asker(caller) };
-        let mut standing = engine.stand(place, &spec, way)?;
+        let session = place.session.clone();
+        let mut base = Base::default();
+        if let Some(Origin { layers, since }) = from {
+            base = shelf.base(&layers, since);
+            shelf.hold(&session, layers)?;
+        }
+        let way = Way { by: &by, durable, stays: true, caller: Caller::Asker(caller), base, prepared };
+        let stood = engine.stand(place, &spec, way);
+        if stood.is_err() {
+            shelf.let_go(&session);
+        }
+        let mut standing = stood?;
         let started_us = now_us();
         let prepared = (|| {
             if spec.live.idle.is_some() {
@@ -104,6 +131,7 @@ impl Holder {
                 standing.sandbox.resume()?;
             }
             let channel = standing.sandbox.take_channel().ok_or(EngineError::NoChannel)?;
+            let meter = Meter::open(&standing.home, &standing.session, Instant::now())?;
             let (mailbox, post) = mailbox()?;
             standing.control = Some(Control::open(Desk {
                 home: standing.home.clone(),
@@ -111,9 +139,9 @@ impl Holder {
                 handle: standing.egress.as_ref().map(|egress| egress.handle.clone()),
                 mail: Some(mailbox.clone()),
             })?);
-            Ok((Relay::new(channel)?, mailbox, post))
+            Ok((Relay::new(channel)?, mailbox, post, meter))
         })();
-        let (relay, mailbox, post) = match prepared {
+        let (relay, mailbox, post, meter) = match prepared {
             Ok(prepared) => prepared,
             Err(error) => return Err(standing.fail(error, Usage::default())),
         };
@@ -131,6 +159,11 @@ impl Holder {
             execs: Vec::new(),
             last: 0,
             usage: Usage::default(),
+            begun: Vec::new(),
+            shelf: shelf.clone(),
+            meter,
+            by,
+            durable,
         };
         match register::enter(&holder.standing.home, &holder.info()) {
             Ok(()) => Ok((holder, mailbox)),
@@ -140,6 +173,7 @@ impl Holder {
 
     fn hold(mut self) -> Over {
         let (home, session) = (self.standing.home.clone(), self.standing.session.clone());
+        let shelf = self.shelf.clone();
         let over = loop {
             match self.turn() {
                 Ok(None) => {}
@@ -148,6 +182,7 @@ impl Holder {
             }
         };
         register::strike(&home, &session);
+        shelf.let_go(&session);
         over
     }
 
@@ -169,11 +204,15 @@ impl Holder {
             Due::TimeOver(after) => return Ok(Some(self.time_over(after))),
         };
         let doomed = self.end_the_unwatched(now)?;
+        if now >= self.meter.due(self.relay.running()) {
+            self.read_meter(now)?;
+        }
+        let due = Some(self.meter.due(self.relay.running()));
         let around = Around {
             sandbox: self.standing.sandbox.as_mut(),
             recorder: &self.standing.recorder,
             wake: self.post.wake(),
-            deadline: [until, doomed].into_iter().flatten().min(),
+            deadline: [until, doomed, due].into_iter().flatten().min(),
         };
         let turn = self.relay.turn(around)?;
         for (id, event, ended) in turn.ended {
@@ -193,6 +232,10 @@ impl Holder {
         }
         self.clock.running(self.relay.running(), Instant::now());
         Ok(None)
+    }
+
+    pub(super) fn read_meter(&mut self, now: Instant) -> Result<(), EngineError> {
+        self.meter.read(self.state, self.standing.sandbox.counters(), now)
     }
 
     fn time_over(&self, after: Duration) -> Ending {
@@ -244,6 +287,14 @@ impl Holder {
                 }
                 Ok(None)
             }
+            Letter::Fork { count, by, to } => {
+                let asked = match self.fork(count, &by) {
+                    Err(error @ EngineError::Record(_)) => return Err(error),
+                    other => other.map_err(|error| Reply::error(&error)),
+                };
+                let _ = to.send(asked);
+                Ok(None)
+            }
             Letter::Goodbye => Ok(Some(Ending::by("supervisor", "the supervisor was told to end"))),
         }
     }
@@ -257,6 +308,15 @@ impl Holder {
                 return Ok(None);
             }
             Question::Signal { exec, number } => self.signal(exec, number)?,
+            Question::Snapshot { name } => self.answered(|this| this.snapshot(&name, &by))?,
+            Question::Restore { name } => self.answered(|this| this.restore(&name, &by))?,
+            Question::Begin => self.answered(|this| this.begin_transaction(&by).map(drop))?,
+            Question::Diff { texts } => self.answered(|this| this.diff(texts, descriptors))?,
+            Question::Settle { keep, force } => match self.settle(keep, force, &by) {
+                Ok(settled) => Reply::Settled(Box::new(settled)),
+                Err(error @ EngineError::Record(_)) => return Err(error),
+                Err(error) => Reply::error(&error),
+            },
             Question::Pause => self.answered(|this| this.pause(LiveState::Paused, &by))?,
             Question::Resume => self.answered(|this| this.resume(&by))?,
             Question::Extend { by: span } => self.answered(|this| this.extend(span, &by))?,
@@ -286,14 +346,15 @@ impl Holder {
         self.state != LiveState::Running
     }
 
-    fn changed(&self, what: &str, by: &str, detail: String) -> Result<(), EngineError> {
+    pub(super) fn changed(&self, what: &str, by: &str, detail: String) -> Result<u64, EngineError> {
         let body = SessionChanged { what: what.into(), by: by.into(), detail };
-        self.standing.recorder.append(None, &Body::SessionChanged(body)).map(drop)
+        self.standing.recorder.append(None, &Body::SessionChanged(body))
     }
 
     fn pause(&mut self, to: LiveState, by: &str) -> Result<(), EngineError> {
         if !self.is_paused() {
             self.standing.sandbox.pause()?;
+            self.read_meter(Instant::now())?;
             self.paused_since = Instant::now();
             self.changed("pause", by, String::new())?;
         }
@@ -303,6 +364,7 @@ impl Holder {
 
     pub(super) fn resume(&mut self, by: &str) -> Result<(), EngineError> {
         if self.is_paused() {
+            self.read_meter(Instant::now())?;
             self.changed("resume", by, String::new())?;
             self.standing.sandbox.resume()?;
             self.relay.postpone(self.paused_since.elapsed());
@@ -339,6 +401,7 @@ impl Holder {
             workdir: self.standing.workdir.clone(),
             policy: self.standing.egress.is_some(),
             running: self.relay.running(),
+            transactions: self.standing.sandbox.depth(),
             execs: execs.collect(),
             usage: self.standing.sandbox.counters(),
         }
@@ -357,6 +420,7 @@ impl Holder {
                 self.changed("kill", &by, detail)?;
             }
             self.standing.sandbox.finish()?;
+            self.read_meter(Instant::now())?;
             for (id, event, ended) in self.relay.leave(true) {
                 self.ended(id, event, ended, Some(&reason))?;
             }

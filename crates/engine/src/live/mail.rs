@@ -1,6 +1,6 @@
 //! Letters to the thread that holds a session, and how they are answered.
 
-use crate::control::{Asked, Lines, Question, Reply, send};
+use crate::control::{Asked, CreateAsked, Lines, Question, Reply, send};
 use crate::error::EngineError;
 use rustix::event::EventfdFlags;
 use std::io;
@@ -24,6 +24,12 @@ pub(super) enum Letter {
     /// Nobody watches it any more.
     Left {
         exec: u32,
+    },
+    /// The supervisor is to make so many sessions that begin as this one is.
+    Fork {
+        count: usize,
+        by: String,
+        to: SyncSender<Result<CreateAsked, Reply>>,
     },
     /// The supervisor has to go.
     Goodbye,
@@ -100,6 +106,13 @@ impl Mailbox {
             true => self.watch(asked, connection),
             false => Some(self.ask(asked)),
         }
+    }
+
+    /// What it takes to make sessions that begin as this one is.
+    pub(super) fn fork(&self, count: usize, by: String) -> Result<CreateAsked, Reply> {
+        let (to, answer) = sync_channel(1);
+        self.put(Letter::Fork { count, by, to }).map_err(|gone| Reply::Refused(gone.to_string()))?;
+        answer.recv_timeout(PATIENCE).unwrap_or_else(|_| Err(Reply::Refused(Gone.to_string())))
     }
 
     fn ask(&self, asked: Asked) -> Reply {

@@ -17,10 +17,15 @@ mod exec;
 mod find;
 mod holder;
 mod mail;
+mod meter;
 mod operator;
+mod pool;
 mod register;
+mod shelf;
+mod snapshot;
 mod start;
 mod supervisor;
+mod transact;
 
 pub use exec::{LiveExec, LiveOutcome};
 pub(crate) use mail::Mailbox;

@@ -25,23 +25,32 @@ const PASSED_ON: [&str; 6] =
     ["PATH", "HOME", "LANG", "TZ", "XDG_DATA_HOME", "COFFERDAM_VAULT_PASSPHRASE_FILE"];
 
 impl Engine {
-    /// Makes a session that stays. Paths are taken from where the caller is.
+    /// Makes a session that stays, with the files of a snapshot if one is named. Paths are taken from where the
+    /// caller is.
     pub fn create_session(
         &self,
         spec: SessionSpec,
         by: String,
         durable: bool,
+        snapshot: Option<String>,
     ) -> Result<SessionId, EngineError> {
         spec.check_place()?;
         let spec = located(spec)?;
         let caller = Caller::of_this_process();
-        let question = Question::Create(Box::new(CreateAsked { spec, by, durable, caller }));
+        let asked = CreateAsked { spec, by, durable, caller, snapshot, from: None };
+        match self.order_of_supervisor(&Question::Create(Box::new(asked)))? {
+            Reply::Created { session } => Ok(session),
+            other => Err(unexpected(other)),
+        }
+    }
+
+    /// Puts a question to the supervisor, which is started if there is none.
+    pub(super) fn order_of_supervisor(&self, question: &Question) -> Result<Reply, EngineError> {
         let deadline = Instant::now() + STARTING;
         let mut started: Option<Child> = None;
         loop {
-            match self.order(&question)? {
-                Some(Reply::Created { session }) => return Ok(session),
-                Some(other) => return Err(unexpected(other)),
+            match self.order(question)? {
+                Some(reply) => return Ok(reply),
                 None if Instant::now() > deadline => return Err(self.not_started("it does not answer")),
                 None => {}
             }

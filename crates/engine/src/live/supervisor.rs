@@ -4,12 +4,15 @@
 use super::holder::{self, Opened};
 use super::mail::Letter;
 use super::operator::Operator;
-use super::{Mailbox, register};
+use super::pool::{self, Kind, Order, Pool};
+use super::shelf::{self, Shelf};
+use super::{Mailbox, register, snapshot};
 use crate::Engine;
-use crate::control::{Answers, Asked, Control, CreateAsked, Lines, Question, Reply};
+use crate::control::{Answers, Asked, Control, CreateAsked, Lines, Origin, Question, Reply};
 use crate::egress::make_room;
 use crate::error::EngineError;
-use cofferdam_model::{Changes, SessionId};
+use cofferdam_model::{Changes, LayerPlace, SessionId, SessionSpec};
+use cofferdam_runtime::Begun;
 use cofferdam_sys::descriptor;
 use cofferdam_sys::signal::Signals;
 use rustix::event::{PollFd, PollFlags, Timespec};
@@ -21,7 +24,7 @@ use std::fs::{File, OpenOptions};
 use std::io::Write;
 use std::os::fd::AsFd;
 use std::os::unix::fs::OpenOptionsExt;
-use std::sync::mpsc::sync_channel;
+use std::sync::mpsc::{SendError, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -32,6 +35,9 @@ const LOCK: &str = "supervisor.lock";
 const QUIET: Duration = Duration::from_secs(30);
 /// How often it looks whether that is so.
 const LOOK: Duration = Duration::from_secs(1);
+
+/// So many sessions are made from one at once.
+const FORKS: usize = 64;
 
 /// A line for the log.
 pub type Log = Arc<dyn Fn(&str) + Send + Sync>;
@@ -47,10 +53,12 @@ struct Books {
     closing: bool,
 }
 
-struct Supervisor {
-    engine: Engine,
+pub(super) struct Supervisor {
+    pub(super) engine: Engine,
+    shelf: Shelf,
+    pub(super) pool: Pool,
     books: Mutex<Books>,
-    log: Log,
+    pub(super) log: Log,
 }
 
 impl Engine {
@@ -65,9 +73,17 @@ impl Engine {
         register::forget(&self.home);
         self.housekeeping();
         let engine = Engine { home: self.home.clone() };
-        let supervisor = Arc::new(Supervisor { engine, books: Mutex::default(), log });
+        let shelf = Shelf::new(self.home.clone());
+        shelf.sweep();
+        self.reap_marks();
+        let (pool, books) = (Pool::default(), Mutex::default());
+        let supervisor = Arc::new(Supervisor { engine, shelf, pool, books, log });
         let dir = self.home.live_dir().map_err(failed)?;
         let control = Control::open_at(&dir, SOCKET, Arc::new(supervisor.clone())).map_err(failed)?;
+        match pool::read_size(self) {
+            0 => {}
+            size => supervisor.open_pool(size),
+        }
         supervisor.wait(&signals, &control)?;
         drop(control);
         supervisor.leave();
@@ -110,7 +126,7 @@ impl Supervisor {
     }
 
     /// Until it is told to go, or has held nothing for a while.
-    fn wait(&self, signals: &Signals, control: &Control) -> Result<(), EngineError> {
+    fn wait(self: &Arc<Self>, signals: &Signals, control: &Control) -> Result<(), EngineError> {
         let mut quiet_since = Instant::now();
         loop {
             let mut set = [PollFd::from_borrowed_fd(signals.as_fd(), PollFlags::IN)];
@@ -120,9 +136,12 @@ impl Supervisor {
                 Ok(_) => return Ok(()),
                 Err(errno) => return Err(EngineError::Io { doing: "wait for orders", source: errno.into() }),
             }
+            // What could not be prepared is tried again.
+            self.refill();
             let mut books = self.books();
             books.threads.retain(|thread| !thread.is_finished());
-            if !books.sessions.is_empty() || books.opening > 0 || control.connections() > 0 {
+            let busy = !books.sessions.is_empty() || books.opening > 0 || control.connections() > 0;
+            if busy || self.pool.size() > 0 {
                 quiet_since = Instant::now();
             } else if quiet_since.elapsed() > QUIET {
                 // Decided with the books in hand: whoever comes now is not answered, and starts another.
@@ -132,8 +151,13 @@ impl Supervisor {
         }
     }
 
+    pub(super) fn keep(&self, thread: JoinHandle<()>) {
+        self.books().threads.push(thread);
+    }
+
     /// Ends every session in good order.
     fn leave(&self) {
+        self.pool.clear();
         let mut books = self.books();
         books.closing = true;
         for mailbox in books.sessions.values() {
@@ -144,53 +168,117 @@ impl Supervisor {
         threads.into_iter().for_each(|thread| drop(thread.join()));
     }
 
-    fn create(self: &Arc<Self>, asked: CreateAsked) -> Result<SessionId, Reply> {
+    fn create(self: &Arc<Self>, mut asked: CreateAsked) -> Result<SessionId, Reply> {
         let error = |error: EngineError| Reply::error(&error);
         let operator = Operator::load(&self.engine.home).map_err(error)?;
+        if let Some(name) = &asked.snapshot {
+            asked.from = Some(self.from(name, &asked.spec).map_err(error)?);
+        }
+        if asked.from.is_some() {
+            // They could be told and kept only together with what lies on disk.
+            asked.spec.layer = LayerPlace::Disk;
+        }
         asked.spec.check_place().map_err(|e| error(e.into()))?;
         if asked.spec.changes == Changes::Ask {
             return Err(error(EngineError::NobodyToAsk));
         }
         let name = asked.spec.live.name.clone();
         self.reserve(name.as_deref(), &operator)?;
+        let kind = Kind::of(&asked.spec);
         let (opened, told) = sync_channel::<Result<Opened, Reply>>(1);
         let (this, named) = (self.clone(), name.clone());
-        let thread = std::thread::Builder::new().name("session".into()).spawn(move || {
-            let engine = Engine { home: this.engine.home.clone() };
-            let mut session = None;
-            let over = holder::hold(&engine, asked, operator, |result| {
-                if let Ok(opened) = &result {
-                    session = Some(opened.session.clone());
-                    this.books().sessions.insert(opened.session.clone(), opened.mailbox.clone());
-                }
-                let _ = opened.send(result);
-            });
-            if let (Err(error), Some(session)) = (&over.result, &session) {
-                (this.log)(&format!("session {session}: {error}"));
-            }
-            {
-                let mut books = this.books();
-                session.iter().for_each(|session| drop(books.sessions.remove(session)));
-                named.iter().for_each(|name| _ = books.names.remove(name));
-            }
-            // Last of all: who waited for the end may use its name again.
-            if let Some((to, reply)) = over.reply {
-                to.send(reply);
-            }
-        });
-        let result = match thread {
-            Ok(thread) => {
-                let result =
-                    told.recv().unwrap_or_else(|_| Err(Reply::Refused("it could not be made".into())));
-                self.books().threads.push(thread);
-                result
-            }
-            Err(source) => {
-                name.iter().for_each(|name| _ = self.books().names.remove(name));
-                Err(error(EngineError::Io { doing: "start a thread for the session", source }))
-            }
+        let order: Order = Box::new(move |prepared| this.hold(asked, operator, named, prepared, &opened));
+        let started = match self.pool.claim(kind) {
+            // It waits for nothing else, and for this once.
+            Some(to) => match to.send(order) {
+                Ok(()) => Ok(()),
+                Err(SendError(order)) => self.start(order),
+            },
+            None => self.start(order),
         };
+        if let Err(source) = started {
+            name.iter().for_each(|name| _ = self.books().names.remove(name));
+            return Err(error(EngineError::Io { doing: "start a thread for the session", source }));
+        }
+        let result = told.recv().unwrap_or_else(|_| Err(Reply::Refused("it could not be made".into())));
+        self.refill();
         result.map(|opened| opened.session)
+    }
+
+    /// On a thread of its own, which has prepared nothing.
+    fn start(self: &Arc<Self>, order: Order) -> std::io::Result<()> {
+        let thread = std::thread::Builder::new().name("session".into()).spawn(move || order(None))?;
+        self.keep(thread);
+        Ok(())
+    }
+
+    /// All of a session, on its own thread.
+    fn hold(
+        &self,
+        asked: CreateAsked,
+        operator: Operator,
+        named: Option<String>,
+        prepared: Option<Box<dyn Begun>>,
+        opened: &SyncSender<Result<Opened, Reply>>,
+    ) {
+        let engine = Engine { home: self.engine.home.clone() };
+        let mut session = None;
+        let over = holder::hold(&engine, asked, operator, &self.shelf, prepared, |result| {
+            if let Ok(opened) = &result {
+                session = Some(opened.session.clone());
+                self.books().sessions.insert(opened.session.clone(), opened.mailbox.clone());
+            }
+            let _ = opened.send(result);
+        });
+        if let (Err(error), Some(session)) = (&over.result, &session) {
+            (self.log)(&format!("session {session}: {error}"));
+        }
+        {
+            let mut books = self.books();
+            session.iter().for_each(|session| drop(books.sessions.remove(session)));
+            named.iter().for_each(|name| _ = books.names.remove(name));
+        }
+        // Last of all: who waited for the end may use its name again.
+        if let Some((to, reply)) = over.reply {
+            to.send(reply);
+        }
+    }
+
+    /// What a session over this work dir begins with, to have the files of a snapshot.
+    fn from(&self, name: &str, spec: &SessionSpec) -> Result<Origin, EngineError> {
+        let snapshot = shelf::find(&self.engine.home, name)?;
+        let workdir = spec.workdir.clone().unwrap_or_default();
+        snapshot::of_workdir(&snapshot, &workdir)?;
+        Ok(Origin { layers: snapshot.layers, since: snapshot.since })
+    }
+
+    /// Sessions that begin as this one is. What cannot be made whole is not made at all.
+    fn fork(
+        self: &Arc<Self>,
+        session: &SessionId,
+        count: usize,
+        by: String,
+    ) -> Result<Vec<SessionId>, Reply> {
+        if !(1..=FORKS).contains(&count) {
+            return Err(Reply::Refused(format!("{count} forks at once: between 1 and {FORKS} can be made")));
+        }
+        let mailbox = self.books().sessions.get(session).cloned();
+        let mailbox = mailbox.ok_or_else(|| Reply::error(&EngineError::NotLive(session.to_string())))?;
+        let asked = mailbox.fork(count, by)?;
+        let mut made = Vec::with_capacity(count);
+        for _ in 0..count {
+            match self.create(asked.clone()) {
+                Ok(session) => made.push(session),
+                Err(reply) => {
+                    let ending = |session: &SessionId| self.books().sessions.get(session).cloned();
+                    for mailbox in made.iter().filter_map(ending) {
+                        let _ = mailbox.put(Letter::Goodbye);
+                    }
+                    return Err(reply);
+                }
+            }
+        }
+        Ok(made)
     }
 
     fn reserve(&self, name: Option<&str>, operator: &Operator) -> Result<(), Reply> {
@@ -212,9 +300,6 @@ impl Supervisor {
 /// Shared by the threads that answer.
 impl Answers for Arc<Supervisor> {
     fn answer(&self, asked: Asked, _: &mut Lines) -> Option<Reply> {
-        let Question::Create(create) = asked.question else {
-            return Some(Reply::Refused("the supervisor makes sessions: ask the session itself".into()));
-        };
         {
             let mut books = self.books();
             if books.closing {
@@ -222,8 +307,23 @@ impl Answers for Arc<Supervisor> {
             }
             books.opening += 1;
         }
-        let created = self.create(*create);
+        let done = match asked.question {
+            Question::Create(create) => self.create(*create).map(|session| Reply::Created { session }),
+            Question::Fork { session, count } => {
+                self.fork(&session, count, asked.by).map(|sessions| Reply::Forked { sessions })
+            }
+            Question::Pool => Ok(Reply::Pool(Box::new(self.pool.info()))),
+            Question::SetPool { size } => {
+                let done = self.set_pool(size).map(|()| Reply::Done { cut: 0 });
+                done.map_err(|error| Reply::error(&error))
+            }
+            Question::Forget { name } => {
+                let done = self.shelf.remove(&name).map(|()| Reply::Done { cut: 0 });
+                done.map_err(|error| Reply::error(&error))
+            }
+            _ => Err(Reply::Refused("the supervisor makes sessions: ask the session itself".into())),
+        };
         self.books().opening -= 1;
-        Some(created.map_or_else(|reply| reply, |session| Reply::Created { session }))
+        Some(done.unwrap_or_else(|reply| reply))
     }
 }

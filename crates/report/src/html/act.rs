@@ -14,12 +14,14 @@ pub(super) struct Highlights<'a> {
     pub(super) text: Vec<(usize, usize, Mark)>,
 }
 
-pub(super) fn card(act: &Act, anchor: &str, seen: &Highlights<'_>) -> Markup {
+/// `at` is the act's index, by which reasons speak of it.
+pub(super) fn card(act: &Act, at: usize, anchor: &str, seen: &Highlights<'_>) -> Markup {
     html! {
         article #(anchor) .act .(kind(act.kind)) {
             p .what {
                 span .kind { (kind(act.kind)) } " "
                 @if !act.name.is_empty() { span .name { (act.name) } }
+                " " a .at href={ "#" (anchor) } { "#" (at) }
                 @if act.effect == EffectOf::Changes { " " span .tag .effect title="changes the world" { "effect" } }
                 @if let Some(word) = status(act.status) { " " span .tag .bad { (word) } }
             }

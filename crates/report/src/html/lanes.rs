@@ -136,7 +136,7 @@ impl<'a> Lanes<'a> {
             seen.args.extend(place.path.as_deref().map(|path| (path, "set")));
             seen.text.extend(place.bytes.map(|(from, to)| (from, to, Mark::Pointed)));
         }
-        card(act, &anchor(self.number, side, at), &seen)
+        card(act, at, &anchor(self.number, side, at), &seen)
     }
 }
 

@@ -50,7 +50,7 @@ fn reasons(reasons: &[Reason], number: usize) -> Markup {
                         span .scorer { (scorer(reason.scorer)) } " " (reason.text) " " code .code { (reason.code) }
                         @for place in &reason.places {
                             " " a href={ "#" (anchor(number, place.side, place.act)) } {
-                                @if place.side == Side::Base { "baseline" } @else { "now" } " #" (place.act + 1)
+                                @if place.side == Side::Base { "baseline" } @else { "now" } " #" (place.act)
                             }
                         }
                     }
@@ -139,7 +139,7 @@ fn alone(run: &Run, number: usize) -> Markup {
     html! {
         div .alone {
             @for (at, act) in run.acts.iter().enumerate().take(ALONE) {
-                (card(act, &anchor(number, Side::New, at), &Highlights::default()))
+                (card(act, at, &anchor(number, Side::New, at), &Highlights::default()))
             }
             @if run.acts.len() > ALONE { p { "and " (run.acts.len() - ALONE) " more acts, in the trace" } }
         }

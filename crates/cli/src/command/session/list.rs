@@ -3,7 +3,7 @@
 use crate::output::{Failure, Output, Paint};
 use crate::story::{command_line, exit_words, fit, printable, second};
 use cofferdam_engine::Engine;
-use cofferdam_model::{Bytes, ExecInfo, LiveState, SessionId, SessionInfo, Span};
+use cofferdam_model::{Bytes, ExecInfo, LiveState, SessionId, SessionInfo, Span, UsageTotal};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 pub(super) fn all(engine: &Engine, output: &Output) -> Result<u8, Failure> {
@@ -19,6 +19,20 @@ pub(super) fn all(engine: &Engine, output: &Output) -> Result<u8, Failure> {
     output.data(&format!("{}\n", output.paint(Paint::Dim, head)))?;
     for info in &sessions {
         output.data(&format!("{}\n", row(info, now_us(), output)))?;
+    }
+    Ok(0)
+}
+
+pub(super) fn snapshots(engine: &Engine, output: &Output) -> Result<u8, Failure> {
+    let found = engine.snapshots();
+    if output.json {
+        output.value(&found)?;
+        return Ok(0);
+    }
+    for snapshot in &found {
+        let (name, taken, of) = (&snapshot.name, second(snapshot.taken_us), &snapshot.session);
+        let workdir = printable(&snapshot.workdir.to_string_lossy());
+        output.data(&format!("{name:<20}  {taken}  of {of}, over {workdir}\n"))?;
     }
     Ok(0)
 }
@@ -63,6 +77,11 @@ pub(super) fn one(engine: &Engine, session: &SessionId, output: &Output) -> Resu
     field("work dir", printable(&info.workdir.to_string_lossy()));
     let egress = if info.policy { "by its policy" } else { "nothing leaves" };
     field("egress", egress.into());
+    match info.transactions {
+        0 => {}
+        1 => field("open", "a transaction".into()),
+        several => field("open", format!("{several} transactions, each within the one before")),
+    }
     let usage = &info.usage;
     let known = [
         usage.cpu_us.map(|us| format!("{} of CPU", seconds(us))),
@@ -73,9 +92,22 @@ pub(super) fn one(engine: &Engine, session: &SessionId, output: &Output) -> Resu
     let known: Vec<String> = known.into_iter().flatten().collect();
     let none = "not counted: this user has no control group here".to_owned();
     field("uses", if known.is_empty() { none } else { known.join(", ") });
+    let total = engine.usage_of(session.clone())?;
+    if total.span_us > 0 {
+        lines.push(format!("  {:<10} {}", "on record", usage_words(&total)));
+    }
     lines.extend(info.execs.iter().map(exec));
     output.data(&(lines.join("\n") + "\n"))?;
     Ok(0)
+}
+
+/// What was written down so far.
+pub(crate) fn usage_words(total: &UsageTotal) -> String {
+    let whole = |us: u64| Span(Duration::from_secs(us / 1_000_000));
+    let held = total.memory_mib_ms as f64 / 1024e3;
+    let paused =
+        if total.paused_us > 0 { format!(" ({} paused)", whole(total.paused_us)) } else { String::new() };
+    format!("{}{paused}, {} of CPU, {held:.3} GiB·s of memory", whole(total.span_us), seconds(total.cpu_us))
 }
 
 fn exec(exec: &ExecInfo) -> String {

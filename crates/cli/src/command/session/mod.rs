@@ -1,7 +1,8 @@
 //! `cofferdam session`: sessions that live, and changes to them that take effect on their next byte.
 
-mod list;
+pub(super) mod list;
 mod stay;
+mod transact;
 
 use crate::args::{Session, SessionCommand, SessionPolicyCommand, Switch};
 use crate::output::{Failure, Output};
@@ -17,6 +18,24 @@ pub(crate) fn run(home: Option<PathBuf>, session: Session, output: &Output) -> R
         SessionCommand::Ls => list::all(&engine, output),
         SessionCommand::Show { session } => list::one(&engine, &find(&session)?, output),
         SessionCommand::Exec(exec) => stay::exec(&engine, *exec, output),
+        SessionCommand::Begin { session } => Ok(engine.begin_transaction(&find(&session)?).map(|()| 0)?),
+        SessionCommand::Diff { session, brief } => transact::diff(&engine, &find(&session)?, brief, output),
+        SessionCommand::Commit { session, force } => {
+            transact::settle(&engine, &find(&session)?, true, force, output)
+        }
+        SessionCommand::Rollback { session, force } => {
+            transact::settle(&engine, &find(&session)?, false, force, output)
+        }
+        SessionCommand::Snapshot { processes: true, .. } => Err(engine.keep_processes().into()),
+        SessionCommand::Snapshot { session, name, .. } => {
+            Ok(engine.snapshot_session(&find(&session)?, &name).map(|()| 0)?)
+        }
+        SessionCommand::Restore { session, name } => {
+            Ok(engine.restore_session(&find(&session)?, &name).map(|()| 0)?)
+        }
+        SessionCommand::Snapshots { rm: Some(name) } => Ok(engine.remove_snapshot(&name).map(|()| 0)?),
+        SessionCommand::Snapshots { rm: None } => list::snapshots(&engine, output),
+        SessionCommand::Fork { session, count } => transact::fork(&engine, &find(&session)?, count, output),
         SessionCommand::Pause { session } => Ok(engine.pause_session(&find(&session)?).map(|()| 0)?),
         SessionCommand::Resume { session } => Ok(engine.resume_session(&find(&session)?).map(|()| 0)?),
         SessionCommand::Extend { session, by } => {

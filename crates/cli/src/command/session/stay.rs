@@ -15,7 +15,7 @@ use std::time::Duration;
 const LOOK: Duration = Duration::from_millis(50);
 
 pub(super) fn create(engine: &Engine, create: Create, output: &Output) -> Result<u8, Failure> {
-    let Create { asked, lifetime, ttl, idle, name } = create;
+    let Create { asked, lifetime, ttl, idle, name, from } = create;
     let durable = asked.durable;
     let mut spec = spec(asked, Vec::new(), Changes::Keep)?;
     // What a file names as its command is for `run`; here there is none until `exec`.
@@ -24,7 +24,7 @@ pub(super) fn create(engine: &Engine, create: Create, output: &Output) -> Result
     spec.live.ttl = ttl.or(spec.live.ttl);
     spec.live.idle = idle.or(spec.live.idle);
     spec.live.name = name.or(spec.live.name);
-    let session = engine.create_session(spec, BY.into(), durable)?;
+    let session = engine.create_session(spec, BY.into(), durable, from)?;
     match output.json {
         true => output.value(&json!({ "session": session }))?,
         false => output.data(&format!("{session}\n"))?,
@@ -45,6 +45,7 @@ pub(super) fn exec(engine: &Engine, exec: Exec, output: &Output) -> Result<u8, F
         tty: (exec.tty || terminal) && !exec.no_tty,
         timeout: exec.timeout,
         output: exec.output,
+        tx: exec.tx,
     };
     if exec.detach {
         let number = engine.exec_detached(&session, asked)?;
@@ -60,7 +61,7 @@ pub(super) fn exec(engine: &Engine, exec: Exec, output: &Output) -> Result<u8, F
 }
 
 fn report(session: &SessionId, program: &str, outcome: &LiveOutcome, output: &Output) {
-    let LiveOutcome { exec, exit, usage, reason } = outcome;
+    let LiveOutcome { exec, exit, usage, reason, settled } = outcome;
     if output.json {
         output.aside(&json!({
             "session": session,
@@ -69,6 +70,7 @@ fn report(session: &SessionId, program: &str, outcome: &LiveOutcome, output: &Ou
             "ended": exit,
             "usage": usage,
             "reason": reason,
+            "transaction": settled,
         }));
         return;
     }
@@ -78,6 +80,7 @@ fn report(session: &SessionId, program: &str, outcome: &LiveOutcome, output: &Ou
         Exit::NotExecutable => output.remark(format!("`{program}` cannot be executed")),
         _ => {}
     }
+    settled.iter().for_each(|settled| super::transact::remarks(settled, output));
 }
 
 pub(super) fn kill(

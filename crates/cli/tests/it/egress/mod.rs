@@ -1,10 +1,12 @@
 //! Requests that leave a sandbox, made by programs that nobody here wrote, to servers on this machine that check the
 //! real credential. The inside has a placeholder; what it may not do is refused, explained and recorded.
 
+mod agents;
 mod beyond;
 mod clients;
 mod leaks;
 mod live;
+mod models;
 mod packages;
 mod python;
 mod refusals;
@@ -22,7 +24,9 @@ const FOR: &[&str] = &[
     "api.corp.example",
     "api.openai.com",
     "api.stripe.com",
+    "generativelanguage.googleapis.com",
     "git.corp.example",
+    "models.corp.example",
     "npm.corp.example",
     "plain.corp.example",
     "pypi.corp.example",
@@ -31,12 +35,12 @@ const FOR: &[&str] = &[
 ];
 
 /// Allows all hosts that there are servers for.
-const ALL: &str = r#"
+pub(crate) const ALL: &str = r#"
 [[rule]]
 id = "services"
 reason = "what the agent works with"
 effect = "allow"
-host = ["*.corp.example", "api.anthropic.com", "api.openai.com", "api.stripe.com"]
+host = ["*.corp.example", "api.anthropic.com", "api.openai.com", "api.stripe.com", "generativelanguage.googleapis.com"]
 "#;
 
 /// Takes the proxy variables away, so that the client speaks to addresses.
@@ -44,11 +48,11 @@ const DIRECT: &str =
     "env -u http_proxy -u HTTP_PROXY -u https_proxy -u HTTPS_PROXY -u all_proxy -u ALL_PROXY";
 
 /// A session to be: a policy, a credential of its own, and the servers that know it.
-struct Stage<'s> {
-    site: &'s Site,
-    server: &'static Server,
+pub(crate) struct Stage<'s> {
+    pub(crate) site: &'s Site,
+    pub(crate) server: &'static Server,
     /// What the credential really is. No two stages have the same.
-    real: String,
+    pub(crate) real: String,
 }
 
 /// As root and as a plain user; not at all where the servers are missing, which was said then.
@@ -61,7 +65,7 @@ fn staged(test: impl Fn(&Stage<'_>)) {
 }
 
 /// Where the kind of user makes no difference.
-fn staged_once(test: impl Fn(&Stage<'_>)) {
+pub(crate) fn staged_once(test: impl Fn(&Stage<'_>)) {
     on_stage(if is_root() { Mode::Root } else { Mode::Single }, &test);
 }
 
@@ -88,23 +92,23 @@ impl<'s> Stage<'s> {
     /// Puts a credential into the vault that the servers know.
     fn add(&self, name: &str, value: &str) {
         self.server.admit(value);
-        let places = ["--as", "bearer", "basic", "header:x-api-key", "--for"];
+        let places = ["--as", "bearer", "basic", "header:x-api-key", "header:x-goog-api-key", "--for"];
         self.site.call(&["secret", "add", name]).with(&places).with(FOR).input(value).exits(0);
     }
 
-    fn policy_file(&self) -> PathBuf {
+    pub(crate) fn policy_file(&self) -> PathBuf {
         self.site.root().join("agent.toml")
     }
 
     /// Writes the policy of the sessions to come, or of one that is told to read it again.
-    fn policy(&self, rules: &str) -> PathBuf {
+    pub(crate) fn policy(&self, rules: &str) -> PathBuf {
         let contact = "[defaults]\ncontact = \"ask #agents\"\n\n";
         fs::write(self.policy_file(), format!("{contact}{}{rules}", self.server.upstreams())).unwrap();
         self.policy_file()
     }
 
     /// `cofferdam run` of this with the policy and the credential, which is in `$KEY`.
-    fn run(&self, command: &[&str]) -> Call<'s> {
+    pub(crate) fn run(&self, command: &[&str]) -> Call<'s> {
         let (policy, packages) = (self.policy_file(), self.server.packages().display());
         let mount = format!("{packages}:{packages}:ro");
         let path = format!("PYTHONPATH={packages}");
@@ -113,11 +117,11 @@ impl<'s> Stage<'s> {
         self.site.run(command).with(&flags)
     }
 
-    fn sh(&self, script: &str) -> Call<'s> {
+    pub(crate) fn sh(&self, script: &str) -> Call<'s> {
         self.run(&["sh", "-c", script])
     }
 
-    fn python(&self, program: &str) -> Call<'s> {
+    pub(crate) fn python(&self, program: &str) -> Call<'s> {
         self.run(&["python3", "-c", program])
     }
 

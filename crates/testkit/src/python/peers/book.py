@@ -39,6 +39,6 @@ def presented(headers, query):
                     yield from base64.b64decode(rest, validate=True).decode().split(":")
                 except (binascii.Error, UnicodeDecodeError):
                     pass
-        elif name == "x-api-key":
+        elif name in ("x-api-key", "x-goog-api-key"):
             yield value
     yield from (value for _, value in urllib.parse.parse_qsl(query))

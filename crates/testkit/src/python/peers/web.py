@@ -7,6 +7,7 @@ import gzip
 import json
 import os
 
+import models
 import packages
 import repository
 
@@ -14,6 +15,7 @@ HOSTS = [
     "api.anthropic.com",
     "api.openai.com",
     "api.stripe.com",
+    "generativelanguage.googleapis.com",
     "git.corp.example",
     "npm.corp.example",
     "open.corp.example",
@@ -84,28 +86,6 @@ def application(book):
         await SERVICES.get(request.host, generic)(book, request, credential)
 
     return app
-
-
-async def openai(book, request, credential):
-    asked = json.loads(await request.body() or b"{}")
-    choice = {"index": 0, "finish_reason": "stop", "message": {"role": "assistant", "content": "pong"}}
-    told = {"id": "chatcmpl-1", "object": "chat.completion", "created": 1, "model": "gpt-5", "choices": [choice]}
-    if not asked.get("stream"):
-        return await request.answer(told)
-    await request.start(200, [("content-type", "text/event-stream")])
-    for word in ["po", "ng"]:
-        delta = {"index": 0, "delta": {"content": word}}
-        chunk = {**told, "object": "chat.completion.chunk", "choices": [delta]}
-        await request.part(b"data: " + json.dumps(chunk).encode() + b"\n\n")
-    await request.part(b"data: [DONE]\n\n", more=False)
-
-
-async def anthropic(book, request, credential):
-    await request.body()
-    content = [{"type": "text", "text": "pong"}]
-    told = {"id": "msg_1", "type": "message", "role": "assistant", "model": "claude", "content": content}
-    usage = {"input_tokens": 1, "output_tokens": 1}
-    await request.answer({**told, "stop_reason": "end_turn", "stop_sequence": None, "usage": usage})
 
 
 async def stripe(book, request, credential):
@@ -216,10 +196,12 @@ async def files(book, request, credential):
 
 
 SERVICES = {
-    "api.anthropic.com": anthropic,
-    "api.openai.com": openai,
+    "api.anthropic.com": models.anthropic,
+    "api.openai.com": models.openai,
     "api.stripe.com": stripe,
+    "generativelanguage.googleapis.com": models.google,
     "git.corp.example": repository.serve,
+    "models.corp.example": models.openai,
     "npm.corp.example": files,
     "pypi.corp.example": files,
 }

@@ -1,0 +1,32 @@
+//! `cofferdam mcp`, as data.
+
+use super::Asked;
+use clap::{Args as ClapArgs, Subcommand};
+use std::path::PathBuf;
+
+#[derive(ClapArgs)]
+pub(crate) struct Mcp {
+    #[command(subcommand)]
+    pub(crate) command: McpCommand,
+}
+
+#[derive(Subcommand)]
+pub(crate) enum McpCommand {
+    /// Run an MCP server in a sandbox of its own; every call is judged and recorded before the server hears of it
+    Wrap(Box<Wrap>),
+}
+
+#[derive(ClapArgs)]
+pub(crate) struct Wrap {
+    #[command(flatten)]
+    pub(crate) asked: Asked,
+    /// Take the server's tools as they are now for what they shall be, whatever they were before
+    #[arg(long)]
+    pub(crate) repin: bool,
+    /// Also write the trace to this file: *.jsonl for the events alone, else one bundle file
+    #[arg(long, value_name = "FILE")]
+    pub(crate) trace_out: Option<PathBuf>,
+    /// The server and its arguments; its client speaks to it on our stdin and stdout
+    #[arg(last = true, required = true, value_name = "SERVER")]
+    pub(crate) command: Vec<String>,
+}

@@ -1,0 +1,43 @@
+//! `cofferdam mcp wrap`: an MCP server in a sandbox of its own, for any client that starts servers by a command
+//! line. What goes in and out is the protocol's; remarks are on stderr, and the exit code is the server's own.
+
+use crate::args::{Mcp, McpCommand, Wrap};
+use crate::command::run::{self, BY};
+use crate::output::{Failure, Output};
+use cofferdam_engine::{Engine, Run, ToolServer};
+use cofferdam_model::Changes;
+use std::path::PathBuf;
+
+pub(crate) fn run(home: Option<PathBuf>, mcp: Mcp, output: &Output) -> Result<u8, Failure> {
+    match mcp.command {
+        McpCommand::Wrap(wrap) => self::wrap(home, *wrap, output),
+    }
+}
+
+fn wrap(home: Option<PathBuf>, wrap: Wrap, output: &Output) -> Result<u8, Failure> {
+    let durable = wrap.asked.durable;
+    let spec = run::spec(wrap.asked, wrap.command, Changes::Keep)?;
+    if spec.changes == Changes::Ask {
+        let text = "--changes ask: the terminal belongs to the server and its client; say keep or discard";
+        return Err(Failure::Usage(text.into()));
+    }
+    let policy = spec.policy.clone();
+    let engine = Engine::open(home)?;
+    let outcome = engine.run(Run {
+        spec,
+        stdio: run::stdio()?,
+        tools: Some(ToolServer { repin: wrap.repin }),
+        tty: false,
+        durable,
+        decide: &mut |_| false,
+        ask: &crate::ask::hidden,
+        by: BY.into(),
+        stop: None,
+    })?;
+    if let Some(path) = wrap.trace_out {
+        run::copy_trace(&engine, &outcome, &path)?;
+    }
+    run::report(&outcome, output);
+    run::denied(&outcome, policy.as_deref(), output);
+    Ok(u8::try_from(outcome.exit.code().rem_euclid(256)).unwrap_or(1))
+}

@@ -1,0 +1,191 @@
+//! The main job: record, change the agent, be stopped, fix it, pass; and the ways in which a suite is run.
+
+use super::{Shop, codes, result, scripts, session};
+use crate::{each, site};
+use cofferdam_testkit::Site;
+use rustix::process::Signal;
+use serde_json::{Value, json};
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+#[test]
+fn a_change_is_found_and_its_fix_passes() {
+    each(|site| {
+        let shop = Shop::recorded(site);
+        shop.gate(&[]).exits(0);
+        assert_eq!(shop.result()["why"], json!(["all 6 sessions pass"]));
+
+        let good = site.read("agent.py");
+        shop.break_agent();
+        shop.gate(&[]).exits(1);
+        let result = shop.result();
+        assert_eq!(result["outcome"], "fail");
+        assert_eq!(session(&result, "refund-small")["outcome"], "fail");
+        for id in ["where-is-it", "refund-large", "unknown-order", "stock", "vague"] {
+            assert_eq!(session(&result, id)["outcome"], "pass", "{id}: {:?}", codes(&result, id));
+        }
+        let missed = codes(&result, "refund-small").contains(&"replay-missed".to_owned());
+        assert!(missed, "{:?}", codes(&result, "refund-small"));
+        let summary = site.read("gate-out/summary.md");
+        assert!(
+            summary.contains("refund-small: fail") && summary.contains("--only refund-small"),
+            "{summary}"
+        );
+
+        site.write("agent.py", good);
+        shop.gate(&[]).exits(0);
+    });
+}
+
+/// What differs between two runs of the same: times, and what names a trace.
+fn without_times_and_ids(mut result: Value) -> Value {
+    result["run"] = Value::Null;
+    for session in result["sessions"].as_array_mut().unwrap() {
+        for attempt in session["attempts"].as_array_mut().unwrap() {
+            for field in ["trace", "enforcement", "wall_us"] {
+                assert!(!attempt[field].is_null(), "{field}");
+                attempt[field] = Value::Null;
+            }
+        }
+    }
+    result
+}
+
+#[test]
+fn the_same_inputs_give_the_same_result_whatever_runs_at_once() {
+    let site = site();
+    let shop = Shop::recorded(&site);
+    let run = |flags: &[&str]| {
+        shop.gate(flags).exits(0);
+        without_times_and_ids(shop.result())
+    };
+    let first = run(&["--concurrency", "1"]);
+    assert_eq!(run(&["--concurrency", "6"]), first);
+}
+
+#[test]
+fn shards_are_one_result_when_all_are_there() {
+    let site = site();
+    let shop = Shop::recorded(&site);
+    shop.gate(&["--shard", "1/2", "--out", "one"]).exits(0);
+    shop.gate(&["--shard", "2/2", "--out", "two"]).exits(0);
+    let missing = site.call(&["gate", "merge", "one"]).exits(2);
+    assert!(missing.err().contains("run it with --shard 2/2"), "{}", missing.err());
+    site.call(&["gate", "merge", "two", "one", "-q"]).exits(0);
+    let merged = shop.result();
+    let ids: Vec<_> = merged["sessions"].as_array().unwrap().iter().map(|one| one["id"].clone()).collect();
+    assert_eq!(ids, ["where-is-it", "refund-small", "refund-large", "unknown-order", "stock", "vague"]);
+    site.call(&["verify", "gate-out", "-q"]).exits(0);
+    assert!(site.work().join("gate-out/traces/vague.1.tar.zst").is_file());
+    site.call(&["gate", "suite.toml", "--shard", "3/2"]).exits(2);
+}
+
+fn wait_for(path: &Path) {
+    let began = Instant::now();
+    while !path.exists() {
+        assert!(began.elapsed() < Duration::from_secs(60), "{} never came", path.display());
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// Without what is prepared for a next one.
+fn traces(site: &Site) -> usize {
+    site.traces().iter().filter(|id| id.len() == 20).count()
+}
+
+fn finished(site: &Site) -> usize {
+    std::fs::read_dir(site.work().join("gate-out/.unfinished")).map_or(0, |entries| entries.count())
+}
+
+#[test]
+fn an_interrupted_gate_goes_on_where_it_was() {
+    let site = site();
+    scripts(&site, &[("a", "echo a"), ("b", "echo b"), ("c", "cat wait 2>/dev/null && sleep 600; echo c")]);
+    site.call(&["record", "suite.toml", "-q"]).exits(0);
+    site.write("wait", "");
+    let running = site.call(&["gate", "suite.toml", "--concurrency", "1"]).start();
+    wait_for(&site.work().join("gate-out/.unfinished/b.json"));
+    running.signal(Signal::INT);
+    let stopped = running.finish().exits(130);
+    assert!(stopped.err().contains("2 of 3 sessions are finished"), "{}", stopped.err());
+    assert!(!site.work().join("gate-out/gate.json").exists());
+    assert_eq!(finished(&site), 2);
+    let before = traces(&site);
+    // The agent's files are others now: what is finished was finished of another agent.
+    std::fs::remove_file(site.work().join("wait")).unwrap();
+    site.call(&["gate", "suite.toml", "-q"]).exits(0);
+    assert_eq!(traces(&site), before + 3);
+    assert_eq!(finished(&site), 0);
+
+    let running = site.call(&["gate", "suite.toml", "--concurrency", "1"]).start();
+    wait_for(&site.work().join("gate-out/.unfinished/a.json"));
+    running.signal(Signal::INT);
+    let stopped = running.finish();
+    let done = finished(&site);
+    if done == 0 {
+        // It was faster than the signal.
+        stopped.exits(0);
+        return;
+    }
+    let before = traces(&site);
+    site.call(&["gate", "suite.toml", "-q"]).exits(0);
+    assert_eq!(traces(&site), before + 3 - done);
+}
+
+#[test]
+fn a_flaky_session_is_told_and_decided_by_the_suite() {
+    let site = site();
+    // Changes to files do not stay, so chance has to come from the clock.
+    let script = "test $(( $(date +%N | sed s/^0*//) % 2 )) -eq 0 || exit 7";
+    scripts(&site, &[("steady", "true"), ("flaky", script)]);
+    let mut both = false;
+    for _ in 0..30 {
+        site.call(&["record", "suite.toml", "-q"]).exits(0);
+        site.call(&["gate", "suite.toml", "-q", "--retries", "5", "--only", "flaky"]).done();
+        let found = session(&result(&site), "flaky");
+        let outcomes: Vec<_> =
+            found["attempts"].as_array().unwrap().iter().map(|a| a["outcome"].clone()).collect();
+        if outcomes.contains(&json!("pass")) && outcomes.len() > 1 {
+            assert_eq!(codes(&result(&site), "flaky")[0], "flaky");
+            assert_ne!(found["outcome"], "pass", "a failed attempt is not forgotten");
+            assert_eq!(result(&site)["counts"]["flaky"], 1);
+            both = true;
+            break;
+        }
+    }
+    assert!(both, "it never was flaky");
+}
+
+#[test]
+fn several_recordings_are_one_baseline() {
+    let site = site();
+    scripts(&site, &[("a", "echo a")]);
+    site.call(&["record", "suite.toml", "-q", "--repeat", "3"]).exits(0);
+    site.call(&["gate", "suite.toml", "-q"]).exits(0);
+    assert_eq!(session(&result(&site), "a")["baselines"].as_array().unwrap().len(), 3);
+    site.call(&["record", "suite.toml", "-q"]).exits(0);
+    site.call(&["gate", "suite.toml", "-q"]).exits(0);
+    assert_eq!(session(&result(&site), "a")["baselines"].as_array().unwrap().len(), 1);
+}
+
+#[test]
+fn what_was_recorded_can_be_compared_without_running_anything() {
+    let site = site();
+    let shop = Shop::recorded(&site);
+    shop.break_agent();
+    shop.gate(&[]).exits(1);
+    let before = traces(&site);
+    site.call(&["compare", "baseline", "gate-out/traces", "-q"]).exits(1);
+    site.call(&["compare", "baseline", "baseline", "-q", "--out", "again"]).exits(0);
+    let (base, new) = ("baseline/refund-small.1.tar.zst", "gate-out/traces/refund-small.1.tar.zst");
+    site.call(&["compare", base, new, "-q"]).exits(1);
+    site.call(&["compare", base, base, "-q", "--policy", "policy.toml"]).exits(0);
+    site.call(&["verify", "again", "-q"]).exits(0);
+    let foreign = json!([{ "role": "user", "content": "hi" }, { "role": "assistant", "content": "hello" }]);
+    site.write("their.json", foreign.to_string());
+    site.call(&["compare", "their.json", "their.json", "-q"]).exits(0);
+    site.write("nothing.json", "{\"a\": 1}");
+    let unknown = site.call(&["compare", "their.json", "nothing.json"]).exits(2);
+    assert!(unknown.err().contains("nothing.json"), "{}", unknown.err());
+    assert_eq!(traces(&site), before, "nothing was run");
+}

@@ -1,0 +1,119 @@
+//! Artifacts of ours, checked by verifiers that nobody here wrote; and changed ones, which they must refuse, or their
+//! word would be worth nothing.
+
+use super::scripts;
+use crate::site;
+use cofferdam_testkit::{Server, Site, program};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+/// securesystemslib checks the envelope, in-toto-attestation the statement and its predicate.
+const PYTHON: &str = r#"
+import json, sys
+from google.protobuf import json_format
+from in_toto_attestation.v1.statement import Statement
+from in_toto_attestation.predicates.test_result.v0 import test_result_pb2
+from securesystemslib.dsse import Envelope
+from securesystemslib.signer import SSlibKey
+from cryptography.hazmat.primitives.serialization import load_pem_public_key
+
+envelope = Envelope.from_dict(json.load(open(sys.argv[1])))
+public = load_pem_public_key(open(sys.argv[2], "rb").read())
+key = SSlibKey.from_crypto(public, keyid=next(iter(envelope.signatures)))
+envelope.verify([key], 1)
+assert envelope.payload_type == "application/vnd.in-toto+json", envelope.payload_type
+statement = json_format.Parse(envelope.payload.decode(), Statement([], "", {}).pb)
+Statement.copy_from_pb(statement).validate()
+predicate = json_format.Parse(json.dumps(json_format.MessageToDict(statement.predicate)), test_result_pb2.TestResult())
+assert statement.predicate_type == "https://in-toto.io/attestation/test-result/v0.1"
+print(predicate.result, len(statement.subject), list(predicate.passed_tests))
+"#;
+
+/// sigstore's own library takes the envelope in a bundle with the key's hint and no log.
+const NODE: &str = r#"
+const fs = require("fs"), crypto = require("crypto");
+const { bundleFromJSON } = require("@sigstore/bundle");
+const { Verifier, toSignedEntity, toTrustMaterial } = require("@sigstore/verify");
+const envelope = JSON.parse(fs.readFileSync(process.argv[2]));
+const key = crypto.createPublicKey(fs.readFileSync(process.argv[3]));
+envelope.signatures = envelope.signatures.map(({ sig }) => ({ sig, keyid: "" }));
+const bundle = bundleFromJSON({
+  mediaType: "application/vnd.dev.sigstore.bundle.v0.3+json",
+  verificationMaterial: { publicKey: { hint: "gate" }, tlogEntries: [], timestampVerificationData: {} },
+  dsseEnvelope: envelope,
+});
+const material = toTrustMaterial(
+  { mediaType: "application/vnd.dev.sigstore.trustedroot+json;version=0.1", tlogs: [], certificateAuthorities: [], ctlogs: [], timestampAuthorities: [] },
+  () => ({ publicKey: key, validFor: () => true }),
+);
+new Verifier(material, { tlogThreshold: 0, ctlogThreshold: 0, tsaThreshold: 0 }).verify(toSignedEntity(bundle));
+console.log("verified");
+"#;
+
+/// One artifact by this machine's Ed25519 key, or by a P-256 key of openssl's.
+fn artifact(site: &Site, p256: bool) -> (PathBuf, PathBuf) {
+    scripts(site, &[("a", "echo a"), ("b", "echo b")]);
+    site.call(&["record", "suite.toml", "-q"]).exits(0);
+    let (private, public) = (site.work().join("gate.key"), site.work().join("gate.pub"));
+    if p256 {
+        let openssl = |args: &[&str]| {
+            let made = Command::new(program("openssl").unwrap()).args(args).current_dir(site.work()).output();
+            assert!(made.unwrap().status.success(), "{args:?}");
+        };
+        openssl(&["genpkey", "-algorithm", "EC", "-pkeyopt", "ec_paramgen_curve:P-256", "-out", "gate.key"]);
+        openssl(&["pkey", "-in", "gate.key", "-pubout", "-out", "gate.pub"]);
+        site.give(&private);
+        site.call(&["gate", "suite.toml", "-q", "--key", "gate.key"]).exits(0);
+    } else {
+        site.call(&["gate", "suite.toml", "-q"]).exits(0);
+        std::fs::write(&public, site.call(&["key", "show"]).exits(0).out()).unwrap();
+    }
+    site.call(&["verify", "gate-out", "--key", "gate.pub", "-q"]).exits(0);
+    (site.work().join("gate-out/gate.dsse.json"), public)
+}
+
+/// The same with one character of the payload changed.
+fn changed(artifact: &Path) -> PathBuf {
+    let text = std::fs::read_to_string(artifact).unwrap();
+    let at = text.find("payload\":\"").unwrap() + 40;
+    let other = if text.as_bytes()[at] == b'A' { "B" } else { "A" };
+    let path = artifact.with_file_name("changed.dsse.json");
+    std::fs::write(&path, format!("{}{other}{}", &text[..at], &text[at + 1..])).unwrap();
+    path
+}
+
+fn check(verify: impl Fn(&Path, &Path) -> Output, expected: &str) {
+    for p256 in [false, true] {
+        let site = site();
+        let (artifact, key) = artifact(&site, p256);
+        let good = verify(&artifact, &key);
+        let said = String::from_utf8_lossy(&good.stderr).into_owned();
+        assert_eq!(String::from_utf8_lossy(&good.stdout), expected, "{said}");
+        let bad = verify(&changed(&artifact), &key);
+        assert!(!bad.status.success(), "a changed artifact was accepted");
+    }
+}
+
+#[test]
+fn securesystemslib_and_in_toto_accept_it() {
+    let Some(server) = Server::shared() else { return };
+    let verify = |artifact: &Path, key: &Path| {
+        let mut python = Command::new(program("python3").unwrap());
+        python.args(["-c", PYTHON]).arg(artifact).arg(key);
+        python.env_clear().env("PYTHONPATH", server.packages()).env("PYTHONDONTWRITEBYTECODE", "1");
+        python.output().unwrap()
+    };
+    check(verify, "PASSED 2 ['a', 'b']\n");
+}
+
+#[test]
+fn sigstore_accepts_it() {
+    let Some(server) = Server::shared() else { return };
+    let verify = |artifact: &Path, key: &Path| {
+        let mut node = Command::new(program("node").unwrap());
+        node.args(["-e", NODE, "--"]).arg("x").arg(artifact).arg(key);
+        node.env_clear().env("NODE_PATH", server.packages().join("node_modules"));
+        node.output().unwrap()
+    };
+    check(verify, "verified\n");
+}

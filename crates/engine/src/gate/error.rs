@@ -1,0 +1,44 @@
+//! What can be wrong with a gate's own files and keys.
+
+use cofferdam_gate::{ApprovalError, MergeError, VerifyError};
+use cofferdam_seal::dsse::{EnvelopeError, VerifierError};
+use std::io;
+use std::path::PathBuf;
+
+#[derive(Debug, thiserror::Error)]
+pub enum GateError {
+    #[error("--only {id}: the suite has no session of that name{}", hint(.near.as_deref()))]
+    NoSession { id: String, near: Option<String> },
+    #[error("--shard {index}/{of}: write which part of how many, as in 1/4")]
+    Shard { index: u32, of: u32 },
+    #[error("--shard {index}/{of} has no sessions: the suite has only {sessions}")]
+    EmptyShard { index: u32, of: u32, sessions: usize },
+    #[error("the baseline {0} is not a directory: record one with `cofferdam record`")]
+    NoBaselineDir(PathBuf),
+    #[error("cannot write {path}: {source}")]
+    Write { path: PathBuf, source: io::Error },
+    #[error("cannot read {path}: {source}")]
+    Read { path: PathBuf, source: io::Error },
+    #[error("{path}: {source}")]
+    Key { path: PathBuf, source: VerifierError },
+    #[error("{path}: {source}")]
+    Unsound { path: PathBuf, source: VerifyError },
+    #[error("{path}: {source}")]
+    Approval { path: PathBuf, source: ApprovalError },
+    #[error(transparent)]
+    Approving(#[from] ApprovalError),
+    #[error(transparent)]
+    Sign(#[from] EnvelopeError),
+    #[error(transparent)]
+    Merge(#[from] MergeError),
+    #[error("{path}: neither a trace of ours nor a format that is known: {problem}")]
+    Foreign { path: PathBuf, problem: String },
+    #[error("there is nothing in {0} to compare: it holds no traces")]
+    NoTraces(PathBuf),
+    #[error("{0} is a directory and the other is not: compare two files or two directories")]
+    Unlike(PathBuf),
+}
+
+fn hint(near: Option<&str>) -> String {
+    near.map_or_else(String::new, |near| format!("; did you mean `{near}`?"))
+}

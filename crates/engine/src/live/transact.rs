@@ -1,0 +1,275 @@
+//! Transactions of a session that is held: opened, looked at, kept or dropped. The session itself is the
+//! outermost: what is kept of it goes to the host's work dir. Nothing may run while layers change, so who asks is
+//! told what does, or says that it is to end.
+
+use super::holder::Holder;
+use crate::Engine;
+use crate::control::{Question, Reply, asking, unexpected};
+use crate::error::EngineError;
+use crate::relay::Relay;
+use cofferdam_model::{Body, Event, FileDifference, LiveState, SessionId, Settled};
+use cofferdam_trace::Reader;
+use rustix::fs::{MemfdFlags, SeekFrom};
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::{self, BufRead, BufReader, BufWriter, Write};
+use std::os::fd::{AsFd, OwnedFd};
+
+/// Effects that are told one by one.
+const TOLD: usize = 50;
+/// More text than this in one answer is not sent; the changes themselves are.
+const TEXTS: usize = 32 << 20;
+
+impl Holder {
+    /// A clear no, with who it is that runs.
+    pub(super) fn nothing_runs(&self) -> Result<(), EngineError> {
+        let running: Vec<String> =
+            self.execs.iter().filter(|e| e.running.is_some()).map(|e| e.info.id.to_string()).collect();
+        let who = match running.as_slice() {
+            [] if !self.standing.sandbox.is_occupied() => return Ok(()),
+            [] => "something that a command left running".to_owned(),
+            [one] => format!("exec {one}"),
+            several => format!("execs {}", several.join(", ")),
+        };
+        Err(EngineError::Declined(format!(
+            "{who} still runs, and files cannot change under it: wait, or end it (`session kill --exec`, `--force`)"
+        )))
+    }
+
+    /// Ready to have its layers changed.
+    pub(super) fn make_ready(&mut self, force: bool, by: &str) -> Result<(), EngineError> {
+        match self.state {
+            LiveState::Running => {}
+            LiveState::IdlePaused => self.resume(by)?,
+            _ => {
+                let text = "it is paused: resume it with `cofferdam session resume`";
+                return Err(EngineError::Declined(text.into()));
+            }
+        }
+        if force { Ok(()) } else { self.nothing_runs() }
+    }
+
+    /// The guest is another one after its layers have changed. Without one the session is about to end: its old
+    /// channel is closed.
+    pub(super) fn meet_guest(&mut self) -> Result<(), EngineError> {
+        if let Some(channel) = self.standing.sandbox.take_channel() {
+            let before = std::mem::replace(&mut self.relay, Relay::new(channel)?).leave(true);
+            for (id, event, ended) in before {
+                self.ended(id, event, ended, Some("its transaction was ended"))?;
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) fn begin_transaction(&mut self, by: &str) -> Result<(), EngineError> {
+        self.make_ready(false, by)?;
+        let began = self.standing.sandbox.begin_transaction();
+        self.meet_guest()?;
+        began?;
+        let depth = self.standing.sandbox.depth();
+        let event = self.changed("begin", by, format!("transaction {depth}"))?;
+        self.begun.push(event);
+        Ok(())
+    }
+
+    /// What was done in the innermost one, a line of JSON for each change. With commands at work it is what there
+    /// is at a moment in which they stand still.
+    pub(super) fn diff(&mut self, texts: bool, descriptors: Vec<OwnedFd>) -> Result<(), EngineError> {
+        let failed = |source| EngineError::Io { doing: "tell the changes", source };
+        let Some(to) = descriptors.into_iter().next() else {
+            return Err(EngineError::Declined("a place for the answer has to come along".into()));
+        };
+        let halted = !self.is_paused() && self.nothing_runs().is_err();
+        if halted {
+            self.standing.sandbox.pause()?;
+        }
+        let found = self.standing.sandbox.difference(texts);
+        if halted {
+            self.standing.sandbox.resume()?;
+        }
+        let mut to = BufWriter::new(File::from(to));
+        let mut room = TEXTS;
+        for mut difference in found? {
+            match difference.diff.as_ref().map(String::len) {
+                Some(size) if size > room => {
+                    difference.diff = None;
+                    difference.omitted = Some("too much text in all".into());
+                }
+                Some(size) => room -= size,
+                None => {}
+            }
+            let line = serde_json::to_string(&difference).map_err(|error| failed(error.into()))?;
+            writeln!(to, "{line}").map_err(failed)?;
+        }
+        to.flush().map_err(failed)
+    }
+
+    pub(super) fn settle(&mut self, keep: bool, force: bool, by: &str) -> Result<Settled, EngineError> {
+        self.make_ready(force, by)?;
+        let what = if keep { "commit" } else { "rollback" };
+        if self.standing.sandbox.depth() == 0 {
+            return self.settle_all(keep, what, by);
+        }
+        let (effects, more) = if keep { Default::default() } else { self.effects()? };
+        let depth = self.standing.sandbox.depth();
+        let mut detail = format!("transaction {depth}");
+        if !effects.is_empty() {
+            detail.push_str(&format!(", without {} outside effects", effects.len() as u64 + more));
+        }
+        // On record before anything of it happens.
+        self.changed(what, by, detail)?;
+        let settled = self.standing.sandbox.settle(keep);
+        self.meet_guest()?;
+        settled?;
+        self.begun.pop();
+        Ok(Settled { kept: keep, depth: self.standing.sandbox.depth(), host: None, effects, more })
+    }
+
+    /// The session's own: onto the host's work dir, or away. It goes on with nothing done yet.
+    fn settle_all(&mut self, keep: bool, what: &str, by: &str) -> Result<Settled, EngineError> {
+        let found = self.standing.sandbox.difference(false)?;
+        let changes: Vec<_> = found.into_iter().map(|difference| difference.change).collect();
+        let (effects, more) = if keep { Default::default() } else { self.effects()? };
+        self.changed(what, by, "the session's own changes".into())?;
+        for change in &changes {
+            self.standing.recorder.append(None, &Body::FileChanged(change.clone()))?;
+        }
+        self.standing.recorder.checkpoint()?;
+        let settled = self.standing.sandbox.settle(keep);
+        self.meet_guest()?;
+        let decided = crate::standing::decided(keep, by, &changes, settled?.skipped);
+        if keep {
+            // The work dir holds all of it now.
+            self.shelf.let_go(&self.standing.session);
+        }
+        self.standing.recorder.append(None, &Body::ChangesDecided(decided.clone()))?;
+        Ok(Settled { kept: keep, depth: 0, host: Some(decided), effects, more })
+    }
+
+    /// What left since the innermost transaction began: it cannot be taken back.
+    fn effects(&self) -> Result<(Vec<String>, u64), EngineError> {
+        let since = self.begun.last().copied().unwrap_or(0);
+        let mut effects = Effects::default();
+        for event in Reader::open(&self.standing.trace)? {
+            let event = event?;
+            if event.seq > since {
+                effects.hear(&event);
+            }
+        }
+        Ok(effects.told())
+    }
+}
+
+/// Requests that left and tools that were called, each once, by the event that says so.
+#[derive(Default)]
+struct Effects {
+    done: BTreeMap<u64, String>,
+    /// Wait for a person's answer.
+    held: BTreeMap<u64, String>,
+}
+
+impl Effects {
+    /// By what events say of themselves: of a kind that is not known here, nothing is missed that follows the rest.
+    fn hear(&mut self, event: &Event) {
+        let said = |name: &str| event.body[name].as_str().unwrap_or_default();
+        let text = match event.kind.as_str() {
+            "egress.decided" => {
+                let (method, scheme, host, path) =
+                    (said("method"), said("scheme"), said("host"), said("path"));
+                format!("{method} {scheme}://{host}:{}{path}", event.body["port"]).trim_start().to_owned()
+            }
+            "tool.called" => format!("tool {} of {}", said("tool"), said("server")),
+            "approval.answered" if said("answer") == "allowed" => {
+                if let Some((seq, text)) = event.parent.and_then(|seq| self.held.remove_entry(&seq)) {
+                    self.done.insert(seq, text);
+                }
+                return;
+            }
+            "tool.returned" if said("outcome") == "refused" => {
+                event.parent.iter().for_each(|seq| drop(self.done.remove(seq)));
+                return;
+            }
+            _ => return,
+        };
+        match said("effect") {
+            "allow" => drop(self.done.insert(event.seq, text)),
+            "review" => drop(self.held.insert(event.seq, text)),
+            _ => {}
+        }
+    }
+
+    fn told(self) -> (Vec<String>, u64) {
+        let more = self.done.len().saturating_sub(TOLD) as u64;
+        (self.done.into_values().take(TOLD).collect(), more)
+    }
+}
+
+impl Engine {
+    /// Opens a transaction in a session, within the innermost one.
+    pub fn begin_transaction(&self, session: &SessionId) -> Result<(), EngineError> {
+        self.command(session, &Question::Begin).map(drop)
+    }
+
+    /// What was done in a session's innermost transaction; without one, by the session so far.
+    pub fn difference(&self, session: &SessionId, texts: bool) -> Result<Vec<FileDifference>, EngineError> {
+        let failed = |source: io::Error| EngineError::Io { doing: "read the changes", source };
+        let memory =
+            rustix::fs::memfd_create("changes", MemfdFlags::CLOEXEC).map_err(|e| failed(e.into()))?;
+        let mut lines = self.ask_session(session, &Question::Diff { texts }, &[memory.as_fd()])?;
+        match lines.next(None).map_err(asking)? {
+            Some(Reply::Done { .. }) => {}
+            Some(other) => return Err(unexpected(other)),
+            None => {
+                return Err(EngineError::Declined(format!("session {session} ended before it could answer")));
+            }
+        }
+        rustix::fs::seek(&memory, SeekFrom::Start(0)).map_err(|errno| failed(errno.into()))?;
+        let read = |line: io::Result<String>| Ok(serde_json::from_str(&line?)?);
+        BufReader::new(File::from(memory)).lines().map(read).collect::<io::Result<_>>().map_err(failed)
+    }
+
+    /// Keeps or drops a session's innermost transaction; without one, all that it did so far.
+    pub fn settle(&self, session: &SessionId, keep: bool, force: bool) -> Result<Settled, EngineError> {
+        match self.ask(session, &Question::Settle { keep, force })? {
+            Reply::Settled(settled) => Ok(*settled),
+            other => Err(unexpected(other)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use cofferdam_model::Digest;
+    use serde_json::json;
+
+    fn event(seq: u64, parent: Option<u64>, kind: &str, body: serde_json::Value) -> Event {
+        Event { body, hash: Digest::ZERO, kind: kind.into(), parent, prev: Digest::ZERO, seq, time: 0 }
+    }
+
+    #[test]
+    fn what_left_is_told_and_what_was_stopped_is_not() {
+        let request = |seq, effect, path| {
+            let body = json!({ "via": "proxy", "scheme": "https", "host": "a.example", "port": 443,
+                "method": "POST", "path": path, "effect": effect });
+            event(seq, None, "egress.decided", body)
+        };
+        let answered = |seq, parent, answer| {
+            event(seq, Some(parent), "approval.answered", json!({ "answer": answer, "waited_us": 1 }))
+        };
+        let mut effects = Effects::default();
+        for event in [
+            request(1, "allow", "/one"),
+            request(2, "deny", "/two"),
+            request(3, "review", "/three"),
+            request(4, "review", "/four"),
+            answered(5, 3, "allowed"),
+            answered(6, 4, "denied"),
+        ] {
+            effects.hear(&event);
+        }
+        let (told, more) = effects.told();
+        assert_eq!(told, ["POST https://a.example:443/one", "POST https://a.example:443/three"]);
+        assert_eq!(more, 0);
+    }
+}

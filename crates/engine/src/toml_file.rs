@@ -1,0 +1,58 @@
+//! Files that people write, in TOML: what is wrong is told with its line, its field, and the word that was probably
+//! meant.
+
+use crate::error::EngineError;
+use serde::de::DeserializeOwned;
+use std::path::Path;
+
+pub(crate) fn parse<T: DeserializeOwned>(path: &Path, text: &str) -> Result<T, EngineError> {
+    toml::from_str(text).map_err(|error| {
+        let line = line_of(text, error.span().map_or(0, |span| span.start));
+        mistake(path, line, meant(error.message()))
+    })
+}
+
+pub(crate) fn mistake(path: &Path, line: usize, message: impl Into<String>) -> EngineError {
+    EngineError::SpecFile { path: path.to_owned(), line, message: message.into() }
+}
+
+/// From one.
+pub(crate) fn line_of(text: &str, offset: usize) -> usize {
+    text.as_bytes()[..offset.min(text.len())].iter().filter(|byte| **byte == b'\n').count() + 1
+}
+
+/// Adds the nearest of the words that were expected, where serde names what it found and what it expected.
+pub(crate) fn meant(message: &str) -> String {
+    let message: String = message.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
+    let Some((found, expected)) = message.split_once(", expected") else { return message };
+    let mut words = expected.split('`').skip(1).step_by(2);
+    let Some(found) = found.split('`').nth(1) else { return message };
+    match nearest(found, &mut words) {
+        Some(near) => format!("{message}; did you mean `{near}`?"),
+        None => message,
+    }
+}
+
+pub(crate) fn nearest<'a>(word: &str, known: &mut dyn Iterator<Item = &'a str>) -> Option<&'a str> {
+    let word = word.to_ascii_lowercase();
+    let scored = known.map(|known| (strsim::jaro_winkler(&word, &known.to_ascii_lowercase()), known));
+    let best = scored.max_by(|a, b| a.0.total_cmp(&b.0))?;
+    (best.0 >= 0.8).then_some(best.1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_word_that_was_meant_is_named() {
+        let check = |message: &str, expected: &str| assert_eq!(meant(message), expected);
+        check(
+            "unknown field `comand`, expected one of `command`, `env`",
+            "unknown field `comand`, expected one of `command`, `env`; did you mean `command`?",
+        );
+        check("unknown field `zzz`, expected `command`", "unknown field `zzz`, expected `command`");
+        check("invalid type: integer `7`, expected a string", "invalid type: integer `7`, expected a string");
+        check("something\nelse", "something else");
+    }
+}
