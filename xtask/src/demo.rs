@@ -1,9 +1,10 @@
 //! `cargo xtask demo`: the main job on the released binary. An example agent runs twice, without a sandbox
 //! and in one; then its trace is shown, verified, damaged and verified again. A second agent spends a key that it
-//! never holds. It ends with what was seen, and fails if any of it was not so. Nothing is left behind unless
+//! never holds. A third is recorded, changed, stopped by its gate, fixed and let through. It ends with what was seen, and fails if any of it was not so. Nothing is left behind unless
 //! `--keep` asks for it, and nothing of the user's is used: neither home nor variables.
 
 mod coffer;
+mod gate;
 
 use crate::command::{self, CommandError};
 use crate::packages;
@@ -36,7 +37,7 @@ pub(crate) enum DemoError {
     Report { path: PathBuf, source: serde_json::Error },
     #[error("the programs of the demonstration could not be watched: {0}; try again")]
     Service(io::Error),
-    #[error("the payment service said `{0}` and no port; look at what was printed above")]
+    #[error("a service of the demonstration said `{0}` and no port; look at what was printed above")]
     NoPort(String),
 }
 
@@ -71,6 +72,7 @@ pub(crate) fn main(args: &Args) -> crate::Outcome {
     inside(&stage, &cofferdam, &mut seen)?;
     trace(&stage, &cofferdam, &mut seen)?;
     coffer::show(&stage, &cofferdam, &example, &mut seen)?;
+    gate::show(&stage, &cofferdam, &root.join("examples/support-agent"), &mut seen)?;
     println!("\n== what was seen");
     seen.iter().for_each(|(what, held)| println!("{} {what}", if *held { "yes " } else { "NO  " }));
     if args.keep {

@@ -8,6 +8,7 @@ mod command;
 mod demo;
 mod dist;
 mod escape;
+mod eval;
 mod packages;
 mod test;
 mod tidy;
@@ -34,6 +35,8 @@ enum Task {
     Demo(demo::Args),
     /// Build the binary as it is shipped: target/dist/cofferdam
     Dist,
+    /// Judge labelled runs and print how often the comparison is right
+    Eval(eval::Args),
     /// Measure ours and its peers in one interleaved run
     #[command(subcommand)]
     Bench(bench::Bench),
@@ -48,6 +51,7 @@ fn main() -> ExitCode {
         Task::Test(args) => test::main(&args),
         Task::Demo(args) => demo::main(&args),
         Task::Dist => dist::main(),
+        Task::Eval(args) => eval::main(&args),
         Task::Bench(bench) => bench::main(&bench),
     };
     match outcome {

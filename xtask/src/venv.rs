@@ -1,5 +1,5 @@
-//! Real clients and servers for the tests, from PyPI: pinned, and installed once into a directory of the target
-//! directory, for the Python of the system. Nothing of the machine's own packages is changed or used.
+//! Real clients and servers for the tests, from PyPI and npm: pinned, and installed once into a directory of the
+//! target directory, for the Python and Node of the system. Nothing of the machine's own packages is changed or used.
 
 use crate::command::{self, CommandError};
 use crate::workspace;
@@ -11,6 +11,7 @@ use std::process::Command;
 /// Tells the tests where they are.
 pub(crate) const VARIABLE: &str = "COFFERDAM_TEST_PACKAGES";
 const REQUIREMENTS: &str = "crates/testkit/src/python/requirements.txt";
+const MANIFEST: &str = "crates/testkit/src/node/package.json";
 /// The Python that the tests use, whatever else the developer has.
 const SYSTEM_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
@@ -34,9 +35,11 @@ pub(crate) fn provide(root: &Path, install: bool) -> Result<PathBuf, VenvError> 
         let path = path.to_owned();
         move |source| VenvError::File { path, source }
     };
-    let wanted = fs::read(&requirements).map_err(failed(&requirements))?;
+    let manifest = root.join(MANIFEST);
+    let mut wanted = fs::read(&requirements).map_err(failed(&requirements))?;
+    wanted.extend(fs::read(&manifest).map_err(failed(&manifest))?);
     // Written last, so that a directory that has it is whole.
-    let stamp = dir.join("requirements.txt");
+    let stamp = dir.join("installed");
     if fs::read(&stamp).is_ok_and(|installed| installed == wanted) {
         return Ok(dir);
     }
@@ -47,6 +50,8 @@ pub(crate) fn provide(root: &Path, install: bool) -> Result<PathBuf, VenvError> 
         fs::remove_dir_all(&dir).map_err(failed(&dir))?;
     }
     command::stdout(&mut pip(&requirements, &dir))?;
+    fs::copy(&manifest, dir.join("package.json")).map_err(failed(&dir))?;
+    command::stdout(&mut npm(&dir))?;
     fs::write(&stamp, wanted).map_err(failed(&stamp))?;
     Ok(dir)
 }
@@ -60,12 +65,26 @@ fn pip(requirements: &Path, dir: &Path) -> Command {
     python
 }
 
+/// The same.
+fn npm(dir: &Path) -> Command {
+    let mut npm = Command::new("npm");
+    npm.args(["install", "--silent", "--ignore-scripts", "--no-audit", "--no-fund", "--no-package-lock"]);
+    npm.arg("--prefix").arg(dir);
+    npm
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn every_package_is_pinned() {
+        let manifest = fs::read_to_string(workspace::root().join(MANIFEST)).unwrap();
+        let listed = manifest.lines().skip_while(|line| !line.contains("dependencies")).skip(1);
+        for line in listed.take_while(|line| line.contains(':')) {
+            let version = line.rsplit('"').nth(1).unwrap();
+            assert!(version.starts_with(|first: char| first.is_ascii_digit()), "{line}");
+        }
         let text = fs::read_to_string(workspace::root().join(REQUIREMENTS)).unwrap();
         assert!(text.lines().count() > 10);
         for line in text.lines() {
@@ -77,5 +96,6 @@ mod tests {
     fn nothing_of_a_package_runs_while_it_is_installed() {
         let line = command::line(&pip(Path::new("r.txt"), Path::new("d")));
         assert!(line.contains("--only-binary :all:") && line.contains("--no-deps"), "{line}");
+        assert!(command::line(&npm(Path::new("d"))).contains("--ignore-scripts"));
     }
 }

@@ -2,11 +2,14 @@
 //! It prints what it saw; it never fails because a number is bad, for a busy machine is no bug.
 
 mod append;
+mod compare;
 mod contenders;
 mod egress;
+mod live;
 mod memory;
 mod oci;
 mod output;
+mod replay;
 mod report;
 mod rounds;
 mod stats;
@@ -26,8 +29,15 @@ pub(crate) enum Bench {
     Start(Start),
     /// What keeping and dropping 1,000 changed files costs, beside `cp -a`
     Tx(tx::Tx),
+    /// What a session that stays costs to begin, with a prepared sandbox and without, and to fork
+    #[command(aliases = ["fork", "pool"])]
+    Live(live::Live),
+    /// How long runs take to compare, beside agentevals on the same pairs
+    Compare(compare::Compare),
     /// What our proxy costs beside others, and what a body, a stream and an idle tunnel cost
     Egress(egress::Egress),
+    /// What a replayed session costs beyond the agent's own work, and how long 500 of them take
+    Replay(replay::Replay),
 }
 
 #[derive(clap::Args)]
@@ -56,7 +66,10 @@ pub(crate) fn main(bench: &Bench) -> crate::Outcome {
     let args = match bench {
         Bench::Start(args) => args,
         Bench::Tx(args) => return tx::main(args),
+        Bench::Live(args) => return live::main(args),
+        Bench::Compare(args) => return compare::main(args),
         Bench::Egress(args) => return egress::main(args),
+        Bench::Replay(args) => return replay::main(args),
     };
     if args.install_peers {
         install_peers()?;

@@ -7,7 +7,7 @@ use serde::Deserialize;
 use serde_json::Value;
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Output, Stdio};
+use std::process::{Child, ChildStdout, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 /// As a real one looks. The service below takes this one and no other.
@@ -35,12 +35,16 @@ struct Report {
 }
 
 /// A program that ends with the demonstration, however that ends.
-struct Running(Child);
+pub(super) struct Running(Child);
 
 impl Running {
-    fn start(command: &mut Command) -> Result<Self, CommandError> {
+    pub(super) fn start(command: &mut Command) -> Result<Self, CommandError> {
         let started = command.spawn();
         started.map(Self).map_err(|source| CommandError::Start { line: command::line(command), source })
+    }
+
+    pub(super) fn stdout(&mut self) -> Option<ChildStdout> {
+        self.0.stdout.take()
     }
 }
 
@@ -83,7 +87,7 @@ pub(super) fn show(
     Ok(())
 }
 
-fn copy(from: &Path, to: &Path) -> Result<(), DemoError> {
+pub(super) fn copy(from: &Path, to: &Path) -> Result<(), DemoError> {
     let failed = |source| DemoError::Stage { path: to.to_owned(), source };
     to.parent().map_or(Ok(()), std::fs::create_dir_all).map_err(failed)?;
     std::fs::copy(from, to).map(drop).map_err(failed)
@@ -114,7 +118,7 @@ fn service(stage: &Stage, program: &Path) -> Result<(Running, u16), DemoError> {
     command.current_dir(&stage.dir).env("PAYMENTS_KEY", KEY).stdout(Stdio::piped());
     let mut child = Running::start(&mut command)?;
     let mut line = String::new();
-    if let Some(out) = child.0.stdout.take() {
+    if let Some(out) = child.stdout() {
         BufReader::new(out).read_line(&mut line).map_err(DemoError::Service)?;
     }
     let port = line.trim().parse().map_err(|_| DemoError::NoPort(line.trim().to_owned()))?;

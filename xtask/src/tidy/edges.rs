@@ -16,9 +16,12 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("egress", &["model", "policy", "vault"]),
     ("trace", &["model", "seal"]),
     // It is handed traffic through traits of `model`: it does not know that there is a proxy.
-    ("intercept", &["model", "policy"]),
+    ("intercept", &["model", "policy", "seal"]),
     // Pure functions over reduced runs: it does not know that a trace, a sandbox or a proxy exists.
     ("compare", &["model", "policy"]),
+    ("gate", &["model", "compare", "seal"]),
+    // `seal` for the digest by which the page's own script is told from others.
+    ("report", &["model", "compare", "gate", "seal"]),
     // `seal` for the keys it keeps.
     ("store", &["model", "seal"]),
     ("runtime", &["model"]),
@@ -36,6 +39,8 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "egress",
             "intercept",
             "compare",
+            "gate",
+            "report",
             "trace",
             "store",
             "runtime",

@@ -1,0 +1,154 @@
+//! What it costs to begin a session that stays, with a prepared sandbox and without, and to fork one that has
+//! written a lot. Samples alternate, from a released build; `session show` of the same session is the floor that
+//! no question to the supervisor gets below, and `bwrap` what others take from nothing.
+
+use super::rounds;
+use super::stats::{self, Summary};
+use crate::command::{self, CommandError};
+use fastrand::Rng;
+use serde::Serialize;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+#[derive(clap::Args)]
+pub(crate) struct Live {
+    #[arg(long, default_value_t = 30)]
+    rounds: usize,
+    /// For the order of the rounds
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// Mebibytes in the layer that is forked
+    #[arg(long, default_value_t = 1024)]
+    written: u64,
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Debug, thiserror::Error)]
+enum LiveError {
+    #[error(transparent)]
+    Command(#[from] CommandError),
+    #[error("`cofferdam {0}` printed nothing")]
+    Silent(String),
+}
+
+#[derive(Debug, Serialize)]
+struct Row {
+    name: &'static str,
+    #[serde(flatten)]
+    summary: Summary,
+}
+
+/// A state directory with a supervisor of its own.
+struct Place {
+    cofferdam: PathBuf,
+    home: PathBuf,
+    work: PathBuf,
+}
+
+impl Place {
+    fn new(cofferdam: &Path, dir: &Path, name: &str) -> std::io::Result<Self> {
+        let place = Self {
+            cofferdam: cofferdam.to_owned(),
+            home: dir.join(name),
+            work: dir.join(format!("{name}.work")),
+        };
+        std::fs::create_dir_all(&place.work)?;
+        Ok(place)
+    }
+
+    fn call(&self, words: &[&str]) -> Result<String, CommandError> {
+        let mut ours = Command::new(&self.cofferdam);
+        ours.args(words).env("COFFERDAM_HOME", &self.home).current_dir(&self.work);
+        command::stdout(&mut ours).map(|text| text.trim().to_owned())
+    }
+
+    /// How long the first of these took; the session that it names is ended after.
+    fn begins(&self, words: &[&str]) -> Result<Duration, LiveError> {
+        let began = Instant::now();
+        let made = self.call(words)?;
+        let took = began.elapsed();
+        let id = made.lines().next().ok_or_else(|| LiveError::Silent(words.join(" ")))?;
+        self.call(&["session", "kill", id, "--changes", "discard"])?;
+        Ok(took)
+    }
+
+    /// A session from its order to the first byte of its first command.
+    fn first_byte(&self) -> Result<Duration, LiveError> {
+        let began = Instant::now();
+        let id = self.call(&["session", "create"])?;
+        self.call(&["session", "exec", &id, "--", "echo", "x"])?;
+        let took = began.elapsed();
+        self.call(&["session", "kill", &id, "--changes", "discard"])?;
+        Ok(took)
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let lock = std::fs::read_to_string(self.home.join("live/supervisor.lock")).unwrap_or_default();
+        let _ = Command::new("kill").arg(lock.trim()).status();
+    }
+}
+
+const NAMES: [&str; 6] = [
+    "question to the supervisor (floor)",
+    "session create",
+    "session create, prepared",
+    "create to first byte",
+    "create to first byte, prepared",
+    "session fork",
+];
+
+pub(crate) fn main(args: &Live) -> crate::Outcome {
+    let cofferdam = crate::dist::build(&crate::workspace::root())?;
+    // Beside the build, not in the temporary directory: that is memory on many machines.
+    let dir = tempfile::Builder::new()
+        .prefix("bench-live.")
+        .tempdir_in(cofferdam.parent().unwrap_or(Path::new(".")))?;
+    let (cold, warm) =
+        (Place::new(&cofferdam, dir.path(), "cold")?, Place::new(&cofferdam, dir.path(), "warm")?);
+    cold.call(&["session", "create", "--name", "kept", "--layer", "disk"])?;
+    let fill = format!("dd if=/dev/zero of=written bs=1M count={} 2> /dev/null", args.written);
+    cold.call(&["session", "exec", "kept", "--", "sh", "-c", &fill])?;
+    warm.call(&["pool", "set", "4"])?;
+    let samples = sampled(args, &cold, &warm)?;
+    let row = |(name, own): (&'static str, &Vec<f64>)| Some(Row { name, summary: stats::summary(own)? });
+    let names = NAMES.into_iter().chain(["bwrap, from nothing"]);
+    let rows: Vec<Row> = names.zip(&samples).filter_map(row).collect();
+    if args.json {
+        println!("{}", serde_json::to_string_pretty(&rows)?);
+    } else {
+        println!("{} rounds, {} MiB in the layer that is forked, milliseconds", args.rounds, args.written);
+        for Row { name, summary: Summary { median, p95, mad, .. } } in &rows {
+            println!("{name:<35} {median:>7.1} {p95:>7.1} {mad:>6.1}");
+        }
+    }
+    Ok(true)
+}
+
+fn sampled(args: &Live, cold: &Place, warm: &Place) -> Result<Vec<Vec<f64>>, LiveError> {
+    let plan = rounds::Plan { rounds: args.rounds, warmup: 2, slow: Duration::MAX };
+    let peers = usize::from(command::find("bwrap").is_some());
+    eprintln!("bench: sessions that stay, {} rounds", args.rounds);
+    rounds::interleave(&plan, NAMES.len() + peers, &mut Rng::with_seed(args.seed), |who| match who {
+        0 => {
+            let began = Instant::now();
+            cold.call(&["session", "show", "kept"])?;
+            Ok(began.elapsed())
+        }
+        1 => cold.begins(&["session", "create"]),
+        2 => warm.begins(&["session", "create"]),
+        3 => cold.first_byte(),
+        4 => warm.first_byte(),
+        5 => cold.begins(&["session", "fork", "kept"]),
+        _ => {
+            let began = Instant::now();
+            let mut peer = Command::new("bwrap");
+            peer.args(["--ro-bind", "/", "/", "--unshare-all", "--die-with-parent", "echo", "x"]);
+            command::stdout(&mut peer)?;
+            Ok(began.elapsed())
+        }
+    })
+}
