@@ -136,7 +136,8 @@ mod tests {
         check("use std::time; fn f() { time::SystemTime::now() }", &["the clock"]);
         check("use std::time::*;", &["the clock"]);
         check("fn f() { rand::random() }", &["reaches out with `rand::random`"]);
-        check("use ring::{digest, rand::SystemRandom};", &["randomness"]);
+        check("use ring::{digest, rand::SecureRandom};", &["randomness"]);
+        check("use ring::rand::SystemRandom; fn f() { SystemRandom::new() }", &["randomness"]);
     }
 
     #[test]
@@ -144,6 +145,7 @@ mod tests {
         check("use std::time::Duration; use std::io::Write; fn f(rand: u8) -> u8 { rand }", &[]);
         check("// std::fs\nconst S: &str = \"std::fs\";", &[]);
         check("#[cfg(test)] mod tests { use std::fs; }", &[]);
+        check("use ring::{digest, rand::SystemRandom}; fn f(from: &SystemRandom) {}", &[]);
         assert!(said(super::check, &[("crates/engine/src/lib.rs", "use std::fs;")]).is_empty());
     }
 
