@@ -37,6 +37,7 @@ pub(crate) const TESTS: &[Need] = &[
     need("uidmap", "newuidmap", "a plain user's range of sub-ids"),
     need("util-linux", "setpriv", "the end-to-end tests become a plain user"),
     need("wget", "wget", "the egress tests use it inside a sandbox"),
+    need("zstd", "zstd", "another program reads the evidence bundle with it"),
     extra("bubblewrap", "bwrap", "the yardstick of the start benchmark"),
     extra("e2fsprogs", "mkfs.ext4", "a small file system that can run full"),
     extra("iproute2", "ip", "network namespaces as another tool sees them"),

@@ -4,6 +4,7 @@
 //! Everything in a report may have been written by an agent: it is text, and never markup, wherever it stands. It
 //! writes to whatever it is handed and reads nothing.
 
+pub mod evidence;
 mod html;
 mod junit;
 mod metrics;

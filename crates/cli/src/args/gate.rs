@@ -106,7 +106,7 @@ pub(crate) struct Compare {
 
 #[derive(ClapArgs)]
 pub(crate) struct Verify {
-    /// `gate.dsse.json`, or the directory it is in
+    /// `gate.dsse.json`, the directory it is in, or `evidence.tar.zst`
     pub(crate) file: PathBuf,
     /// Trust only this public key (PEM file); repeatable
     #[arg(long, value_name = "PUB")]

@@ -4,7 +4,7 @@ use crate::args::Verify;
 use crate::command::gate::{code, painted};
 use crate::output::{Failure, Output};
 use crate::story::printable;
-use cofferdam_engine::gate::{Checked, GateError, Verdict};
+use cofferdam_engine::gate::{Approval, Checked, EvidenceChecked, GateError, Verdict, is_evidence};
 use cofferdam_engine::{Engine, EngineError};
 use serde_json::json;
 use std::path::PathBuf;
@@ -14,11 +14,19 @@ const UNSOUND: u8 = 1;
 pub(crate) fn run(home: Option<PathBuf>, args: Verify, output: &Output) -> Result<u8, Failure> {
     let engine = Engine::open(home)?;
     let file = if args.file.is_dir() { args.file.join("gate.dsse.json") } else { args.file };
-    match engine.verify_gate(&file, &args.key) {
-        Ok(checked) => {
-            told(&checked, output)?;
-            let through = checked.outcome == Verdict::Pass || checked.approval.is_some();
-            Ok(if args.passed && !through { code(checked.outcome) } else { 0 })
+    let verified = match is_evidence(&file) {
+        true => engine
+            .verify_evidence(&file, &args.key)
+            .map(|checked| (evidence(&checked, output), checked.result.outcome, checked.approval)),
+        false => engine
+            .verify_gate(&file, &args.key)
+            .map(|checked| (told(&checked, output), checked.outcome, checked.approval)),
+    };
+    match verified {
+        Ok((said, outcome, approval)) => {
+            said?;
+            let through = outcome == Verdict::Pass || approval.is_some();
+            Ok(if args.passed && !through { code(outcome) } else { 0 })
         }
         // What does not verify is an answer, not a failure of ours.
         Err(EngineError::Gate(error)) if is_answer(&error) => {
@@ -34,7 +42,7 @@ pub(crate) fn run(home: Option<PathBuf>, args: Verify, output: &Output) -> Resul
 }
 
 fn is_answer(error: &GateError) -> bool {
-    matches!(error, GateError::Unsound { .. } | GateError::Approval { .. })
+    matches!(error, GateError::Unsound { .. } | GateError::Approval { .. } | GateError::Evidence { .. })
 }
 
 fn told(checked: &Checked, output: &Output) -> Result<(), Failure> {
@@ -58,8 +66,42 @@ fn told(checked: &Checked, output: &Output) -> Result<(), Failure> {
         checked.subjects,
         signers.iter().map(|id| id.get(..16).unwrap_or(id)).collect::<Vec<_>>().join(", ")
     );
-    if let Some(approval) = &checked.approval {
-        text.push_str(&format!("approved by {}: {}\n", printable(&approval.by), printable(&approval.why)));
+    text.push_str(&approved(checked.approval.as_ref()));
+    output.data(&text)
+}
+
+fn approved(approval: Option<&Approval>) -> String {
+    let words = |by: &Approval| format!("approved by {}: {}\n", printable(&by.by), printable(&by.why));
+    approval.map(words).unwrap_or_default()
+}
+
+fn evidence(checked: &EvidenceChecked, output: &Output) -> Result<(), Failure> {
+    let EvidenceChecked { described, signers, files, result, approval } = checked;
+    let signers: Vec<String> = signers.iter().map(ToString::to_string).collect();
+    if output.json {
+        return output.value(&json!({
+            "sound": true, "outcome": result.outcome, "signers": signers, "files": files, "host": described.host,
+            "controls": described.controls, "approval": approval,
+        }));
+    }
+    if output.quiet {
+        return Ok(());
+    }
+    let signers: Vec<&str> = signers.iter().map(|id| id.get(..16).unwrap_or(id)).collect();
+    let mut text = format!(
+        "sound: {}, {files} files, signed by {}\n{}\nmade on {}\n",
+        painted(result.outcome, output),
+        signers.join(", "),
+        printable(&result.why.join("; ")),
+        printable(&described.host),
+    );
+    text.push_str(&approved(approval.as_ref()));
+    for control in &described.controls {
+        let files = match control.see.len() {
+            1 => control.see[0].clone(),
+            n => format!("{} and {} more", control.see[0], n - 1),
+        };
+        text.push_str(&format!("  {:<21} {}\n", control.id, printable(&files)));
     }
     output.data(&text)
 }

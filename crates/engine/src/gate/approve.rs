@@ -43,6 +43,7 @@ impl Engine {
         let text = approval.sign(&artifact, &keys.signer, &keys.nonces).map_err(GateError::from)?;
         let file = dir.join(APPROVAL);
         replace(&file, text.as_bytes())?;
+        super::evidence::renew(dir, &result, self, &keys)?;
         Ok(Approved { approval, file })
     }
 

@@ -1,6 +1,7 @@
 //! What can be wrong with a gate's own files and keys.
 
 use cofferdam_gate::{ApprovalError, MergeError, VerifyError};
+use cofferdam_report::evidence::EvidenceError;
 use cofferdam_seal::dsse::{EnvelopeError, VerifierError};
 use std::io;
 use std::path::PathBuf;
@@ -25,6 +26,8 @@ pub enum GateError {
     Unsound { path: PathBuf, source: VerifyError },
     #[error("{path}: {source}")]
     Approval { path: PathBuf, source: ApprovalError },
+    #[error("{path}: {source}")]
+    Evidence { path: PathBuf, source: EvidenceError },
     #[error(transparent)]
     Approving(#[from] ApprovalError),
     #[error(transparent)]

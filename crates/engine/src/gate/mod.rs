@@ -9,6 +9,7 @@
 //! judge     baselines and a run            → an outcome and its reasons
 //! pool      all of it at once, to be stopped and taken up again
 //! written   the files
+//! evidence  all of it in one, for whoever asks in a year
 //! ```
 
 mod approve;
@@ -16,6 +17,7 @@ mod attempt;
 mod baseline;
 mod detail;
 mod error;
+mod evidence;
 mod judge;
 mod keys;
 mod pairs;
@@ -33,6 +35,7 @@ mod written;
 pub use approve::{Approved, Checked};
 pub use baseline::EXTENSION;
 pub use error::GateError;
+pub use evidence::{EvidenceChecked, is_evidence};
 pub use keys::{Keys, VARIABLE as KEY_VARIABLE};
 pub use pairs::Comparing;
 pub use plan::{Options, Plan};
@@ -126,6 +129,7 @@ impl Engine {
             },
         )?;
         written::write(&options.out, &result, &keys)?;
+        evidence::write(&options.out, &result, &inputs(suite, &result), &keys)?;
         resume::forget(&options.out);
         Ok(Gated::Decided(Box::new(result)))
     }
@@ -170,6 +174,22 @@ impl Engine {
             },
         )?;
         written::write(out, &result, &keys)?;
+        evidence::write(out, &result, &[], &keys)?;
         Ok(result)
     }
+}
+
+/// What a result was made of, under the names that the evidence has for them.
+fn inputs(suite: &Suite, result: &GateResult) -> Vec<(String, PathBuf)> {
+    let mut found = vec![(evidence::input("inputs/suite", &result.suite.name), suite.path.clone())];
+    if let (Some(material), Some(path)) = (&result.policy, &suite.policy) {
+        found.push((evidence::input("inputs/policy", &material.name), path.clone()));
+    }
+    let baselines = result.sessions.iter().flat_map(|session| &session.baselines);
+    found.extend(baselines.map(|base| {
+        let name = base.name.strip_prefix("baseline/").unwrap_or(&base.name);
+        (evidence::input("baseline", name), suite.dir().join(&base.name))
+    }));
+    found.retain(|(_, path)| path.is_file());
+    found
 }

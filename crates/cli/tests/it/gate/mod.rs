@@ -1,6 +1,7 @@
 //! Suites: recorded, run again, compared and decided, as people and CI systems do it.
 
 mod action;
+mod evidence;
 mod faults;
 mod story;
 mod verifiers;
