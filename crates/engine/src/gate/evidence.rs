@@ -10,7 +10,7 @@
 //! ```
 
 use super::keys::{Keys, trusted};
-use super::written::{APPROVAL, ARTIFACT, RESULT, SUMMARY};
+use super::written::{APPROVAL, ARTIFACT, RESULT, SUMMARY, TRACES};
 use super::{GateError, GateResult};
 use crate::{Engine, EngineError};
 use cofferdam_gate::{Approval, verify, verify_result};
@@ -83,15 +83,30 @@ pub(super) fn write(
     inputs: &[(String, PathBuf)],
     keys: &Keys,
 ) -> Result<(), GateError> {
+    let Some(traces) = traces(out, result) else {
+        // What is not whole is no evidence, and what was here is of another result.
+        let _ = fs::remove_file(out.join(EVIDENCE));
+        return Ok(());
+    };
     let mut sources = results(out);
-    for reference in result.sessions.iter().flat_map(|s| &s.attempts).filter_map(|a| a.trace.as_ref()) {
-        sources.push(Source { name: reference.name.clone(), from: From::File(out.join(&reference.name)) });
-    }
+    sources.extend(traces);
     let inputs =
         inputs.iter().map(|(name, path)| Source { name: name.clone(), from: From::File(path.clone()) });
     sources.extend(inputs);
     sources.extend(DESIGN.iter().map(|(name, text)| Source { name: (*name).into(), from: From::Text(text) }));
     packed(out, sources, result, keys)
+}
+
+/// Nothing if one of them is not there. Names may be those of a shard that another machine made: none leads elsewhere.
+fn traces(out: &Path, result: &GateResult) -> Option<Vec<Source>> {
+    let named = result.sessions.iter().flat_map(|s| &s.attempts).filter_map(|a| a.trace.as_ref());
+    let source = |name: &String| {
+        let file = name.strip_prefix(TRACES)?.strip_prefix('/')?;
+        let path = out.join(TRACES).join(file);
+        let is_plain = fs::symlink_metadata(&path).is_ok_and(|found| found.is_file());
+        (is_plain && !file.contains('/')).then(|| Source { name: name.clone(), from: From::File(path) })
+    };
+    named.map(|reference| source(&reference.name)).collect()
 }
 
 fn results(out: &Path) -> Vec<Source> {

@@ -47,7 +47,10 @@ pub(super) fn gather(dirs: &[PathBuf], out: &Path) -> Result<(), EngineError> {
     fs::create_dir_all(&to).map_err(|source| GateError::Write { path: to.clone(), source })?;
     for from in dirs.iter().map(|dir| dir.join(TRACES)) {
         let Ok(entries) = fs::read_dir(&from) else { continue };
-        for entry in entries.flatten().filter(|entry| entry.path() != to.join(entry.file_name())) {
+        // A link in a directory that came from elsewhere would be followed to files of this machine.
+        let is_plain = |entry: &fs::DirEntry| entry.file_type().is_ok_and(|kind| kind.is_file());
+        let other = |entry: &fs::DirEntry| entry.path() != to.join(entry.file_name());
+        for entry in entries.flatten().filter(|entry| is_plain(entry) && other(entry)) {
             let target = to.join(entry.file_name());
             fs::copy(entry.path(), &target).map_err(|source| GateError::Write { path: target, source })?;
         }

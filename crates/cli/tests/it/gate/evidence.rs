@@ -86,3 +86,25 @@ fn a_changed_bundle_is_not_sound() {
     let told = stranger.call(&["verify", bundle.to_str().unwrap()]).exits(1).out();
     assert!(told.contains("not sound"), "{told}");
 }
+
+/// A shard's directory comes from another machine: its links are not followed, and what is not whole is no evidence.
+#[test]
+fn merged_shards_are_evidence_only_with_their_traces() {
+    let site = site();
+    super::scripts(&site, &[("one", "echo done"), ("two", "echo done")]);
+    site.call(&["record", "suite.toml", "-q"]).exits(0);
+    for shard in ["1", "2"] {
+        let part = format!("{shard}/2");
+        site.call(&["gate", "suite.toml", "-q", "--shard", &part, "--out", &format!("part{shard}")]).exits(0);
+    }
+    let merge = || site.call(&["gate", "merge", "part1", "part2", "--out", "whole", "-q"]).exits(0);
+    merge();
+    site.call(&["verify", "whole/evidence.tar.zst"]).exits(0);
+    let trace = site.work().join("part2/traces/two.1.tar.zst");
+    std::fs::rename(&trace, site.work().join("elsewhere")).unwrap();
+    std::os::unix::fs::symlink("../../elsewhere", &trace).unwrap();
+    std::fs::remove_file(site.work().join("whole/traces/two.1.tar.zst")).unwrap();
+    merge();
+    assert!(!site.work().join("whole/traces/two.1.tar.zst").exists(), "the link was followed");
+    assert!(!site.work().join("whole/evidence.tar.zst").exists());
+}
