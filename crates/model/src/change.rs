@@ -72,6 +72,35 @@ pub struct FileChange {
     pub digest: Option<Digest>,
 }
 
+/// What someone outside had done to a file inside, through the session's own door.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FileAsked {
+    pub op: FileOp,
+    /// As the inside sees it.
+    pub path: RawPath,
+    /// Where it was moved to.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub to: Option<RawPath>,
+    /// Who asked.
+    pub by: String,
+    /// Whose it is to be.
+    pub user: String,
+    /// Of the new content.
+    #[serde(default, skip_serializing_if = "Option::is_none", with = "crate::wide::maybe")]
+    pub size: Option<u64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub digest: Option<Digest>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum FileOp {
+    Write,
+    MakeDir,
+    Move,
+    Remove,
+}
+
 /// Renames are rare: a trace says nothing of them where there are none.
 pub(crate) fn is_none(count: &u64) -> bool {
     *count == 0

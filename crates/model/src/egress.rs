@@ -3,9 +3,10 @@
 
 use crate::BlobRef;
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 
 /// How a request came to us.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Via {
     /// The client speaks to a proxy and knows it.
@@ -47,6 +48,9 @@ pub struct CredentialBound {
     pub programs: Vec<String>,
     /// Opens nothing, and is of no use in any other session.
     pub placeholder: String,
+    /// The same for what else belongs to it: variables and placeholders.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub parts: BTreeMap<String, String>,
 }
 
 /// One request (or one pass-through connection), and what became of it before its first byte went out.
@@ -125,7 +129,7 @@ pub struct EgressEnded {
 }
 
 /// Something that no policy was asked about, because no policy could allow it.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct EgressRefused {
     /// A short word that stays the same: `not-http-or-tls`, `name-mismatch`, `forbidden-address`…

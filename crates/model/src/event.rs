@@ -1,11 +1,12 @@
 //! The raw facts a trace is made of. Hot code appends these in order; what they mean is worked out later.
 
 use crate::{
-    AlertSent, ApprovalAnswered, ControlChanged, CredentialUsed, Digest, EgressDecided, EgressEnded,
-    EgressOpened, EgressRefused, EnforcementReport, ExchangeRecorded, FileChange, ModelCalled, NameAsked,
+    AlertSent, ApprovalAnswered, BrowserActed, BrowserDone, BrowserEnded, BrowserFault, BrowserSeen,
+    BrowserStarted, ControlChanged, CredentialUsed, Digest, EgressDecided, EgressEnded, EgressOpened,
+    EgressRefused, EnforcementReport, ExchangeRecorded, FileAsked, FileChange, ModelCalled, NameAsked,
     RawPath, ReplayMissed, ReplayServed, ReplayStarted, SessionChanged, SessionId, SessionSpec, StepEnded,
-    StepReplanned, StepStarted, StrayPacket, ToolCalled, ToolChanged, ToolFault, ToolListed, ToolRegistered,
-    ToolReturned,
+    StepReplanned, StepStarted, StrayPacket, SyscallSeen, ToolCalled, ToolChanged, ToolFault, ToolListed,
+    ToolRegistered, ToolReturned,
 };
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -41,14 +42,20 @@ pub enum Body {
     ExecStarted(ExecStarted),
     #[serde(rename = "output")]
     Output(OutputCaptured),
+    #[serde(rename = "output.seen")]
+    OutputSeen(OutputSeen),
     #[serde(rename = "exec.exited")]
     ExecExited(ExecExited),
     #[serde(rename = "blocked")]
     Blocked(BlockedAttempt),
+    #[serde(rename = "syscall")]
+    Syscall(SyscallSeen),
     #[serde(rename = "limit")]
     Limit(LimitHit),
     #[serde(rename = "file.changed")]
     FileChanged(FileChange),
+    #[serde(rename = "file.asked")]
+    FileAsked(FileAsked),
     #[serde(rename = "changes.decided")]
     ChangesDecided(ChangesDecided),
     #[serde(rename = "egress.opened")]
@@ -87,6 +94,18 @@ pub enum Body {
     ToolReturned(ToolReturned),
     #[serde(rename = "tool.fault")]
     ToolFault(ToolFault),
+    #[serde(rename = "browser.started")]
+    BrowserStarted(BrowserStarted),
+    #[serde(rename = "browser.acted")]
+    BrowserActed(Box<BrowserActed>),
+    #[serde(rename = "browser.done")]
+    BrowserDone(Box<BrowserDone>),
+    #[serde(rename = "browser.seen")]
+    BrowserSeen(Box<BrowserSeen>),
+    #[serde(rename = "browser.fault")]
+    BrowserFault(BrowserFault),
+    #[serde(rename = "browser.ended")]
+    BrowserEnded(BrowserEnded),
     #[serde(rename = "step.started")]
     StepStarted(Box<StepStarted>),
     #[serde(rename = "step.ended")]
@@ -145,6 +164,9 @@ pub struct ExecStarted {
     pub cwd: RawPath,
     pub tty: bool,
     pub user: String,
+    /// No command of the session's: a part of it, as its browser is.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub own: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -174,6 +196,18 @@ pub struct OutputCaptured {
     pub head: Option<BlobRef>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tail: Option<BlobRef>,
+}
+
+/// A stream on its way: what there was of it so far, so that a run that is killed leaves more than its beginning.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OutputSeen {
+    pub stream: Stream,
+    pub bytes: u64,
+    /// Of all bytes so far.
+    pub digest: Digest,
+    /// Those that came since the last time, or the last of them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub piece: Option<BlobRef>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -232,6 +266,9 @@ pub struct BlockedAttempt {
     /// Inside the sandbox's own pid namespace where the kernel tells it.
     pub pid: u32,
     pub program: String,
+    /// Its arguments, as the process tells them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub argv: Vec<String>,
     pub reason: String,
     /// How many like it were folded into this event.
     pub times: u64,
@@ -283,10 +320,13 @@ impl Body {
             Self::Enforcement(_) => "enforcement",
             Self::ExecStarted(_) => "exec.started",
             Self::Output(_) => "output",
+            Self::OutputSeen(_) => "output.seen",
             Self::ExecExited(_) => "exec.exited",
             Self::Blocked(_) => "blocked",
+            Self::Syscall(_) => "syscall",
             Self::Limit(_) => "limit",
             Self::FileChanged(_) => "file.changed",
+            Self::FileAsked(_) => "file.asked",
             Self::ChangesDecided(_) => "changes.decided",
             Self::EgressOpened(_) => "egress.opened",
             Self::EgressDecided(_) => "egress.decided",
@@ -306,6 +346,12 @@ impl Body {
             Self::ToolCalled(_) => "tool.called",
             Self::ToolReturned(_) => "tool.returned",
             Self::ToolFault(_) => "tool.fault",
+            Self::BrowserStarted(_) => "browser.started",
+            Self::BrowserActed(_) => "browser.acted",
+            Self::BrowserDone(_) => "browser.done",
+            Self::BrowserSeen(_) => "browser.seen",
+            Self::BrowserFault(_) => "browser.fault",
+            Self::BrowserEnded(_) => "browser.ended",
             Self::StepStarted(_) => "step.started",
             Self::StepEnded(_) => "step.ended",
             Self::StepReplanned(_) => "step.replanned",

@@ -3,7 +3,9 @@
 //! Everything else rests on this crate, so it is small and dull: no I/O, no clock, no randomness.
 //! Whoever needs a time, an id or a key hands it in.
 
+mod browser;
 mod call;
+mod cap;
 mod change;
 mod digest;
 mod egress;
@@ -11,6 +13,7 @@ mod enforcement;
 mod event;
 mod id;
 mod live;
+mod own;
 mod path;
 mod quantity;
 mod record;
@@ -18,16 +21,22 @@ mod replay;
 mod run;
 mod spec;
 mod step;
+mod syscall;
 mod tap;
 mod tier;
 mod tool;
+mod volume;
 mod wide;
 
+pub use browser::{
+    BrowserActed, BrowserDone, BrowserEnded, BrowserFault, BrowserOutcome, BrowserSeen, BrowserStarted, Sight,
+};
 pub use call::{
     AnswerRecorded, ExchangeRecorded, ModelCall, ModelCalled, ModelError, ModelMessage, ModelTool, Part,
     Payload, Tokens,
 };
-pub use change::{Aspect, ChangeOp, FileChange, FileKind};
+pub use cap::Cap;
+pub use change::{Aspect, ChangeOp, FileAsked, FileChange, FileKind, FileOp};
 pub use digest::{Digest, DigestError};
 pub use egress::{
     AlertSent, Answer, ApprovalAnswered, ControlChanged, CredentialBound, CredentialUsed, EgressDecided,
@@ -36,13 +45,14 @@ pub use egress::{
 pub use enforcement::{Control, EnforcementReport, State};
 pub use event::{
     BlobRef, BlockedAttempt, Body, ChangesDecided, Checkpoint, Event, ExecExited, ExecStarted, Exit,
-    LimitHit, OutputCaptured, SessionEnded, SessionStarted, SkippedChange, Stream, Usage,
+    LimitHit, OutputCaptured, OutputSeen, SessionEnded, SessionStarted, SkippedChange, Stream, Usage,
 };
 pub use id::{IdError, SessionId};
 pub use live::{
     Counters, ExecInfo, ExecTx, FileDifference, Lifetime, Live, LiveState, PoolInfo, PoolKind, Provenance,
-    SessionChanged, SessionInfo, Settled, Snapshot, UsageRecord, UsageTotal, is_name,
+    SessionChanged, SessionInfo, Settled, Snapshot, TimeOver, UsageRecord, UsageTotal, is_name,
 };
+pub use own::{OwnAnswer, OwnRequest};
 pub use path::RawPath;
 pub use quantity::{Bytes, Cores, QuantityError, Span};
 pub use record::{NotRecorded, Record};
@@ -55,9 +65,11 @@ pub use spec::{
     UserMode, Weakness,
 };
 pub use step::{StepEnded, StepReplanned, StepStarted, StepVia};
+pub use syscall::{SyscallSeen, Syscalls};
 pub use tap::{Next, Outgoing, Question, Reply, Stop, Tap, Watcher};
 pub use tier::{Tier, TierError};
 pub use tool::{
     Content, ToolCalled, ToolChanged, ToolFault, ToolListed, ToolOffered, ToolOutcome, ToolRegistered,
     ToolReturned, ToolSide, ToolVia,
 };
+pub use volume::{VolumeError, VolumeInfo, VolumeMount, VolumeName};

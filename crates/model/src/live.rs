@@ -42,6 +42,22 @@ impl FromStr for Lifetime {
     }
 }
 
+/// What becomes of a session whose time is over.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum TimeOver {
+    #[default]
+    End,
+    /// It is paused, for as long as the operator lets any session be; then it ends.
+    Pause,
+}
+
+impl TimeOver {
+    fn is_end(&self) -> bool {
+        *self == Self::End
+    }
+}
+
 /// How a session stays: the table `[live]` of a spec.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
@@ -50,6 +66,9 @@ pub struct Live {
     /// From its beginning; can be extended.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ttl: Option<Span>,
+    /// What then becomes of it.
+    #[serde(skip_serializing_if = "TimeOver::is_end")]
+    pub over: TimeOver,
     /// Paused once no exec has run for so long, until the next one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub idle: Option<Span>,
@@ -156,6 +175,9 @@ pub struct SessionInfo {
     pub workdir: PathBuf,
     pub policy: bool,
     pub running: usize,
+    /// Where its browser is driven from outside. Whoever knows it can: it is a secret of its owner's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub browser: Option<String>,
     /// How many transactions are open, each within the one before.
     #[serde(default)]
     pub transactions: usize,

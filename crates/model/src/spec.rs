@@ -1,7 +1,7 @@
 //! What a session is asked to be: the one description that the CLI's flags, spec files (TOML or JSON) and
 //! the API all turn into.
 
-use crate::{Bytes, Cores, Live, Span, Tier, TierError};
+use crate::{Bytes, Cores, Live, Span, Syscalls, Tier, TierError, VolumeMount};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fmt;
@@ -100,6 +100,8 @@ pub enum Weakness {
     Rlimits,
     /// The kernel may lack Landlock.
     NoLandlock,
+    /// The kernel may be unable to capture traffic (`nft_tproxy`): what does not ask the proxy reaches nothing.
+    NoCapture,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -141,6 +143,9 @@ pub struct SessionSpec {
     pub command: Vec<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub workdir: Option<PathBuf>,
+    /// Where the work dir stands inside; absent: at its own path.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub shown_at: Option<PathBuf>,
     pub isolation: Isolation,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub floor: Option<Tier>,
@@ -152,12 +157,21 @@ pub struct SessionSpec {
     pub env: BTreeMap<String, String>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub mounts: Vec<Mount>,
+    /// Volumes to show, by name.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub volumes: Vec<VolumeMount>,
     /// The rules for everything that is to leave; without them nothing does. Relative to where it is named.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub policy: Option<PathBuf>,
     /// Credentials of the vault that the session may use, by name: inside there are placeholders.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub secrets: Vec<String>,
+    /// The registry of tools: which programs there are, what each may see and reach. Relative to where it is named.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tools: Option<PathBuf>,
+    /// Only this one of them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tool: Option<String>,
     /// Paths to hide beyond the built-in list; relative ones lie in the work dir.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub hide: Vec<PathBuf>,
@@ -166,6 +180,15 @@ pub struct SessionSpec {
     pub layer: LayerPlace,
     /// Let the inside create user namespaces of its own (browsers, nested sandboxes). Weaker, and reported.
     pub nested: bool,
+    /// Which system calls are put on record.
+    #[serde(skip_serializing_if = "Syscalls::is_default")]
+    pub syscalls: Syscalls,
+    /// Have the endpoint for workflow steps without a policy too.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub steps: bool,
+    /// Have a browser inside, driven only through an endpoint that records and judges what is asked of it.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub browser: bool,
     /// Controls that must be in full force, by their name in the enforcement report.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub require: Vec<String>,
@@ -257,7 +280,7 @@ choice!(LayerPlace, "layer", "memory, disk", "memory" => Self::Memory, "disk" =>
 choice!(BoxUser, "user", "user, root", "user" => Self::User, "root" => Self::Root);
 choice!(Profile, "profile", "run, box", "run" => Self::Run, "box" => Self::Box);
 choice!(UserMode, "users", "auto, range, single", "auto" => Self::Auto, "range" => Self::Range, "single" => Self::Single);
-choice!(Weakness, "accept", "rlimits, no-landlock", "rlimits" => Self::Rlimits, "no-landlock" => Self::NoLandlock);
+choice!(Weakness, "accept", "rlimits, no-landlock, no-capture", "rlimits" => Self::Rlimits, "no-landlock" => Self::NoLandlock, "no-capture" => Self::NoCapture);
 
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum MountError {

@@ -68,6 +68,7 @@ mod tests {
     #[test]
     fn a_large_number_is_a_string_and_reads_back() {
         let attempt = BlockedAttempt {
+            argv: Vec::new(),
             syscall: "ptrace".into(),
             args: vec![0, (1 << 53) - 1, 1 << 53, u64::MAX],
             pid: 1,

@@ -35,6 +35,11 @@ impl Default for Hasher {
     }
 }
 
+/// In the usual alphabet, padded.
+pub fn base64(bytes: &[u8]) -> String {
+    base64::Engine::encode(&base64::engine::general_purpose::STANDARD, bytes)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

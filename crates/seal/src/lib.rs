@@ -8,11 +8,14 @@ mod canonical;
 mod chain;
 mod checkpoint;
 mod cipher;
+mod curve;
 mod digest;
 pub mod dsse;
 mod foreign;
 mod key;
 mod keyring;
+mod mac;
+mod rsa;
 
 pub use canonical::{CanonicalError, MAX_DEPTH, MAX_INTEGER, Problem, Scratch, append_canonical, canonical};
 pub use chain::{Encoder, Link, event_hash};
@@ -20,7 +23,10 @@ pub use checkpoint::{Mark, Statement};
 pub use cipher::{
     ByteStream, CipherError, CipherKey, KEY_LEN, SALT_LEN, Stretch, TAG_LEN, authenticate, mark, same,
 };
-pub use digest::{Hasher, digest};
+pub use curve::P256Key;
+pub use digest::{Hasher, base64, digest};
 pub use foreign::sha1;
 pub use key::{KeyError, PublicKey, SigningKey, seed_to_pem};
 pub use keyring::{Keyring, SignatureError};
+pub use mac::{Hash, UnknownHash};
+pub use rsa::RsaKey;

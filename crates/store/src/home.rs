@@ -110,6 +110,11 @@ impl Home {
         self.root.join("usage")
     }
 
+    /// What sessions share and keep, by name.
+    pub fn volumes_dir(&self) -> PathBuf {
+        self.root.join("volumes")
+    }
+
     /// What names them.
     pub fn snapshots_dir(&self) -> PathBuf {
         self.root.join("snapshots")

@@ -15,6 +15,12 @@ pub fn close_inherited() -> Result<(), Errno> {
     unsafe { syscall(number::CLOSE_RANGE, [FIRST, u32::MAX as usize, 0]) }.map(drop)
 }
 
+/// Whether nothing is open under this number.
+pub fn is_free(number: RawFd) -> bool {
+    // SAFETY: not -1 by the first condition; it is borrowed for one call, which fails if it is not open.
+    number >= 0 && rustix::io::fcntl_getfd(unsafe { BorrowedFd::borrow_raw(number) }) == Err(Errno::BADF)
+}
+
 static TAKEN: AtomicBool = AtomicBool::new(false);
 
 /// Takes over a descriptor that this process was started with and keeps it from the programs it runs. Once

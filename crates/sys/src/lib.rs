@@ -27,6 +27,10 @@ pub mod keyring;
 #[cfg(feature = "std")]
 pub mod landlock;
 #[cfg(feature = "std")]
+pub mod machine;
+#[cfg(feature = "std")]
+pub mod memory;
+#[cfg(feature = "std")]
 pub mod netlink;
 #[cfg(feature = "std")]
 pub mod probe;

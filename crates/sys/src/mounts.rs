@@ -53,6 +53,12 @@ pub(crate) fn tmpfs(at: &CStr, options: &CStr, attr: Attr) -> Result<(), Errno> 
     rustix::mount::mount(c"tmpfs", at, c"tmpfs", flags, Some(options))
 }
 
+/// Another size for one that is mounted. Its flags are those that every one has.
+pub(crate) fn resize(at: &CStr, options: &CStr) -> Result<(), Errno> {
+    let flags = rustix::mount::MountFlags::NOSUID | rustix::mount::MountFlags::NODEV;
+    rustix::mount::mount_remount(at, flags, options)
+}
+
 /// A recursive bind whose attributes hold from the moment it can be seen.
 pub(crate) fn bind(from: &CStr, at: &CStr, attr: Attr, idmap: Option<&OwnedFd>) -> Result<(), Errno> {
     let flags = OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC;

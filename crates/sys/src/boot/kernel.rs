@@ -36,6 +36,7 @@ impl Kernel for Linux {
             Op::Unshare { namespaces } => unshare(*namespaces),
             Op::PrivateMounts => mounts::make_private(),
             Op::Tmpfs { at, options, attr } => mounts::tmpfs(at, options, *attr),
+            Op::Resize { at, options } => mounts::resize(at, options),
             Op::Enter { at } => rustix::process::chdir(at.as_c_str()),
             Op::Dir { at, mode, owner } => make_dir(at, *mode, *owner),
             Op::Whiteout { at } => whiteout(at),
@@ -62,7 +63,10 @@ impl Kernel for Linux {
             Op::NewCgroupNamespace => unshare(UnshareFlags::NEWCGROUP),
             Op::Hostname { name } => rustix::system::sethostname(name),
             Op::LoopbackUp => loopback_up(),
-            Op::Netlink { request } => request.send(),
+            Op::Netlink { request, optional } => match request.send() {
+                Err(_) if *optional => Ok(()),
+                sent => sent,
+            },
             Op::Doors { doors } => self.open_doors(doors),
             Op::ProbeDoors { at } => {
                 at.iter().for_each(|at| door::knock(*at));

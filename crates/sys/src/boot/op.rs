@@ -83,6 +83,11 @@ pub enum Op {
         options: CString,
         attr: Attr,
     },
+    /// Another size for a memory file system that is mounted.
+    Resize {
+        at: CString,
+        options: CString,
+    },
     Enter {
         at: CString,
     },
@@ -145,6 +150,8 @@ pub enum Op {
     /// Configure the network namespace.
     Netlink {
         request: Request,
+        /// Its failure is no reason to stop: whoever looks finds out that it is not in force.
+        optional: bool,
     },
     /// Make these sockets (at most `DOORS_MAX`), give them to the supervisor and keep none.
     Doors {
@@ -204,6 +211,7 @@ impl Op {
             Self::Unshare { .. } => "new namespaces",
             Self::PrivateMounts => "private-mounts",
             Self::Tmpfs { .. } => "tmpfs",
+            Self::Resize { .. } => "resize",
             Self::Enter { .. } => "enter",
             Self::Dir { .. } => "dir",
             Self::Whiteout { .. } => "whiteout",
@@ -246,6 +254,7 @@ impl fmt::Display for Op {
             Self::Tmpfs { at, options, attr } => {
                 write!(f, " {} ({}){}", show(at), show(options), Flags(*attr))
             }
+            Self::Resize { at, options } => write!(f, " {} ({})", show(at), show(options)),
             Self::Enter { at }
             | Self::JoinGroup { tasks: at }
             | Self::Proc { at }
@@ -265,7 +274,7 @@ impl fmt::Display for Op {
                 write!(f, " on {}", show(at))
             }
             Self::Join { kind, .. } => write!(f, " {kind:?}"),
-            Self::Netlink { request } => write!(f, " {}", request.name),
+            Self::Netlink { request, .. } => write!(f, " {}", request.name),
             Self::Doors { doors } => {
                 doors.iter().try_for_each(|door| write!(f, " {:?} {}", door.kind, door.at))
             }

@@ -76,7 +76,8 @@ impl Child {
                     _ => None,
                 });
                 let mut next = || rights.as_mut()?.next();
-                Ok(Given { id_map: next(), user_namespace: next() })
+                let user_namespace = next();
+                Ok(Given { id_map: next(), user_namespace })
             }
             _ => Err(Errno::CANCELED),
         }
@@ -135,13 +136,16 @@ impl Child {
 impl Supervisor {
     /// Tells the child to go on, with what it will need.
     pub(super) fn go(&self, given: &Given) -> Result<(), Errno> {
-        let Given { id_map: Some(id_map), user_namespace: Some(user_namespace) } = given else {
+        let Some(user_namespace) = &given.user_namespace else {
             return rustix::net::send(&self.socket, &[GO], SendFlags::NOSIGNAL).map(drop);
         };
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(2))];
         let mut control = SendAncillaryBuffer::new(&mut space);
-        let descriptors = [id_map.as_fd(), user_namespace.as_fd()];
-        if !control.push(SendAncillaryMessage::ScmRights(&descriptors)) {
+        // The map, which may not be needed, comes last.
+        let id_map = given.id_map.as_ref().map(AsFd::as_fd);
+        let descriptors = [user_namespace.as_fd(), id_map.unwrap_or(user_namespace.as_fd())];
+        let count = if id_map.is_some() { 2 } else { 1 };
+        if !control.push(SendAncillaryMessage::ScmRights(&descriptors[..count])) {
             return Err(Errno::NOBUFS);
         }
         rustix::net::sendmsg(&self.socket, &[IoSlice::new(&[GO_WITH_IDS])], &mut control, SendFlags::NOSIGNAL)

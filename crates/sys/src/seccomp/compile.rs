@@ -10,6 +10,8 @@ pub enum Verdict {
     Refuse(u16),
     /// Refused, and the listener hears of it.
     Record,
+    /// Let through once the listener has heard of it.
+    Tell,
 }
 
 /// One argument (its low 32 bits) under a mask is one of these values.
@@ -32,6 +34,30 @@ pub struct Check {
 pub enum Rule {
     Always(Verdict),
     Depends(Check),
+}
+
+impl Check {
+    fn verdict(&self, args: &[u64; 6]) -> Verdict {
+        let holds = |test: &Test| {
+            let low = args.get(usize::from(test.arg)).map_or(0, |arg| *arg as u32);
+            test.one_of.contains(&(low & test.mask))
+        };
+        match self.any.iter().any(|tests| tests.iter().all(holds)) {
+            true => self.then,
+            false => self.otherwise,
+        }
+    }
+}
+
+impl Rule {
+    /// What the program does to a call with these arguments. They are values in registers, which the caller has
+    /// given away: asked again later, the answer is the same.
+    pub fn verdict(&self, args: &[u64; 6]) -> Verdict {
+        match self {
+            Self::Always(verdict) => *verdict,
+            Self::Depends(check) => check.verdict(args),
+        }
+    }
 }
 
 /// A compiled filter, made once and shared by all boots.
@@ -83,7 +109,8 @@ fn ret(verdict: Verdict, notify: bool) -> libc::sock_filter {
     let value = match verdict {
         Verdict::Allow => ALLOW,
         Verdict::Refuse(errno) => ERRNO | u32::from(errno),
-        Verdict::Record if notify => USER_NOTIF,
+        Verdict::Record | Verdict::Tell if notify => USER_NOTIF,
+        Verdict::Tell => ALLOW,
         Verdict::Record => ERRNO | libc::EPERM as u32,
     };
     op(RETURN, value, 0, 0)
@@ -244,6 +271,24 @@ mod tests {
         }
         let quiet = compile(&[(41, Rule::Depends(SOCKETS))], Verdict::Allow, false);
         assert_eq!(run(&quiet, ARCH, 41, [40, 1, 0, 0, 0, 0]), ERRNO | 1);
+    }
+
+    /// Whoever answers for the program must come to what the program came to.
+    #[test]
+    fn a_rule_asked_again_says_what_the_program_said() {
+        let rules = [(41, Rule::Depends(SOCKETS)), (42, Rule::Always(Verdict::Tell))];
+        let program = compile(&rules, Verdict::Allow, true);
+        let mut seed = 7u64;
+        for _ in 0..2000 {
+            seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            let args = [(seed >> 33) % 20, (seed >> 40) % 20, 0, 0, 0, 0];
+            let (number, rule) = rules[(seed >> 60) as usize % 2];
+            let said = run(&program, ARCH, number, args.map(|arg| arg as u32));
+            let again = ret(rule.verdict(&args), true).k;
+            assert_eq!(said, again, "{number} {args:?}");
+        }
+        let quiet = compile(&rules, Verdict::Allow, false);
+        assert_eq!(run(&quiet, ARCH, 42, [0; 6]), ALLOW);
     }
 
     #[test]

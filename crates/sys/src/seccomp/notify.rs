@@ -1,13 +1,13 @@
-//! The supervisor's end of a filter: hears of attempts and refuses them.
+//! The supervisor's end of a filter: hears of calls, refuses them or lets them through.
 //!
-//! Only calls that are refused whatever their arguments come here, so it does not matter that the caller could
-//! change its memory while we look: the answer is no.
+//! Which of both was decided by the filter, on the number and the values in registers. What lies in the caller's
+//! memory can be looked at for the record, and decides nothing: the caller could change it after.
 
 use crate::syscall::syscall;
 use rustix::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use rustix::io::Errno;
 
-/// A refused call. `pid` is in the supervisor's pid namespace.
+/// A call. `pid` is in the supervisor's pid namespace.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Attempt {
     id: u64,
@@ -43,10 +43,23 @@ struct Response {
 const RECEIVE: libc::c_ulong = 0xc050_2100;
 const SEND: libc::c_ulong = 0xc018_2101;
 const STILL_VALID: libc::c_ulong = 0x4008_2102;
+const SET_FLAGS: libc::c_ulong = 0x4008_2104;
+/// Whoever waits for a call is woken on the processor of who made it.
+const SYNC_WAKE_UP: u64 = 1;
+/// The kernel goes on with the call as if nobody had been asked.
+const CONTINUE: u32 = 1;
 
 impl Listener {
     pub fn new(fd: OwnedFd) -> Self {
         Self { fd }
+    }
+
+    /// Has the caller's processor answer, while the caller waits: several times faster where waking another one is
+    /// slow. For who does nothing but listen. Linux 6.6; without it all works as before.
+    pub fn answer_at_once(&self) {
+        let args = [self.fd.as_raw_fd() as usize, SET_FLAGS as usize, SYNC_WAKE_UP as usize];
+        // SAFETY: this request takes a number in the place of a pointer.
+        let _ = unsafe { syscall(libc::SYS_ioctl as usize, args) };
     }
 
     /// The next attempt; nothing if its caller died meanwhile. Call when the descriptor is readable.
@@ -71,7 +84,15 @@ impl Listener {
     }
 
     pub fn refuse(&self, attempt: &Attempt, errno: Errno) -> Result<(), Errno> {
-        let mut answer = Response { id: attempt.id, value: 0, error: -errno.raw_os_error(), flags: 0 };
+        self.answer(Response { id: attempt.id, value: 0, error: -errno.raw_os_error(), flags: 0 })
+    }
+
+    /// Only for a call that the filter lets through whatever its memory says.
+    pub fn let_through(&self, attempt: &Attempt) -> Result<(), Errno> {
+        self.answer(Response { id: attempt.id, value: 0, error: 0, flags: CONTINUE })
+    }
+
+    fn answer(&self, mut answer: Response) -> Result<(), Errno> {
         match self.control(SEND, std::ptr::from_mut(&mut answer).cast()) {
             Err(Errno::NOENT) => Ok(()),
             other => other,

@@ -43,9 +43,7 @@ pub(super) extern "C" fn run(job: &Job<'_>) -> ! {
 
 fn prepare(job: &Job<'_>) -> Result<(), Failure> {
     let at = |step| move |errno| Failure { step, errno };
-    rustix::process::setsid().map_err(at(Step::Session))?;
-    default_dispositions();
-    place(&job.stdio).map_err(at(Step::Stdio))?;
+    stand_alone(&job.stdio)?;
     if job.terminal {
         // SAFETY: `place` has just opened it.
         let stdin = unsafe { BorrowedFd::borrow_raw(0) };
@@ -57,6 +55,14 @@ fn prepare(job: &Job<'_>) -> Result<(), Failure> {
     rustix::process::chdir(job.cwd).map_err(at(Step::Directory))?;
     Mask::NONE.set().map_err(at(Step::Session))?;
     Ok(())
+}
+
+/// A session of its own, with these three descriptors and no others.
+pub(super) fn stand_alone(stdio: &[RawFd; 3]) -> Result<(), Failure> {
+    let at = |step| move |errno| Failure { step, errno };
+    rustix::process::setsid().map_err(at(Step::Session))?;
+    default_dispositions();
+    place(stdio).map_err(at(Step::Stdio))
 }
 
 /// Handlers end with exec, but what was ignored would stay ignored.
@@ -81,7 +87,7 @@ fn place(stdio: &[RawFd; 3]) -> Result<(), Errno> {
     unsafe { syscall(number::CLOSE_RANGE, REST) }.map(drop)
 }
 
-fn become_user(user: User<'_>) -> Result<(), Errno> {
+pub(super) fn become_user(user: User<'_>) -> Result<(), Errno> {
     let (uid, gid) = (Uid::from_raw(user.uid), Gid::from_raw(user.gid));
     // SAFETY: `Gid` is a transparent `u32`.
     let groups =

@@ -7,6 +7,9 @@
 
 mod child;
 mod lookup;
+mod task;
+
+pub use task::{fork, standard};
 
 use crate::reap;
 use crate::signal::Mask;
