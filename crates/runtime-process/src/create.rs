@@ -8,24 +8,25 @@ use crate::layer::{self, Layer};
 use crate::layout::{self, Layout};
 use crate::limits::{self, Resolved};
 use crate::network;
-use crate::plan::{self, Decided, Inherited, Room, Scratch};
+use crate::plan::{self, Decided, Inherited, Room, Scratch, Skeleton};
+use crate::readback;
 use crate::reap::group_name;
-use crate::report::{self, Observed};
 use crate::room::Place;
 use crate::sandbox::ProcessSandbox;
 use crate::shown::Placed;
 use crate::users::{self, Users, Way};
-use cofferdam_model::{EnforcementReport, Profile};
+use crate::watch::Ear;
+use cofferdam_model::{EnforcementReport, Profile, Syscalls, Weakness};
 use cofferdam_runtime::{
     Begun, Doors, Fault, Injected, Network, Recipe, RuntimeError, Sandbox, SandboxSpec, Standing, Step,
     guest_program,
 };
 use cofferdam_sys::boot::{self, Access, Birth, Given, Launched, Message, Op, Resource};
-use cofferdam_sys::{capability, idmap, image, landlock, seccomp};
+use cofferdam_sys::{capability, idmap, image, landlock};
 use rustix::net::{AddressFamily, SocketFlags, SocketType};
 use rustix::process::{Signal, WaitId, WaitIdOptions};
 use rustix::thread::UnshareFlags;
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::VecDeque;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI32, Ordering};
@@ -55,20 +56,26 @@ pub(crate) struct Making {
     holders: Vec<idmap::Holder>,
     pub(crate) born_in_group: bool,
     inherited: Option<Inherited>,
-    upper: Option<OwnedFd>,
+    pub(crate) upper: Option<OwnedFd>,
     /// Directories that the child handed over, in order.
     pub(crate) handed: VecDeque<OwnedFd>,
     /// What other rooms are made in.
     pub(crate) place: Option<Place>,
     pub(crate) room: Room,
+    /// The scratch space of a skeleton that was made ahead.
+    pub(crate) ahead: Option<Scratch>,
+    /// Whose work dirs the id map is for that was made ahead.
+    mapped: Option<(u32, u32)>,
     pub(crate) began: layer::Began,
     pub(crate) channel: Option<OwnedFd>,
+    /// The guest's end of it, where the other is not ours.
+    given_channel: Option<OwnedFd>,
     /// The first process of the room that there is, for who asks from elsewhere.
     guest: Arc<AtomicI32>,
     pub(crate) launched: Option<Launched>,
-    pub(crate) listener: Option<seccomp::Listener>,
+    pub(crate) ear: Option<Ear>,
     pub(crate) doors: Option<Doors>,
-    landlock_probe: Option<rustix::io::Errno>,
+    pub(crate) landlock_probe: Option<rustix::io::Errno>,
     pub(crate) layer: Option<Layer>,
     pub(crate) report: Option<EnforcementReport>,
     pub(crate) waited: bool,
@@ -107,8 +114,8 @@ pub(crate) const RECIPE: Recipe<Making, Failure> = Recipe(&[
     Step { name: "plan", run: hand_over_plan, undo: nothing },
     Step { name: GROUPS, run: make_groups, undo: remove_groups },
     Step { name: "supervise", run: supervise, undo: nothing },
-    Step { name: "readback", run: read_back, undo: nothing },
-    Step { name: "floor", run: check_floor, undo: nothing },
+    Step { name: "readback", run: readback::read_back, undo: nothing },
+    Step { name: "floor", run: readback::check_floor, undo: nothing },
 ]);
 
 /// The step that ends the beginning.
@@ -123,6 +130,7 @@ pub(crate) fn begin(
     spec: SandboxSpec,
     without: &[String],
     fault: Fault,
+    given_channel: Option<OwnedFd>,
 ) -> Result<Box<Beginning>, RuntimeError> {
     let making = Making {
         limits: limits::resolve(&spec.limits, spec.layer_place, spec.pausable),
@@ -142,11 +150,14 @@ pub(crate) fn begin(
         handed: VecDeque::new(),
         place: None,
         room: Room::Only,
+        ahead: None,
+        mapped: None,
         began: layer::Began::default(),
         channel: None,
+        given_channel,
         guest: Arc::default(),
         launched: None,
-        listener: None,
+        ear: None,
         doors: None,
         landlock_probe: None,
         layer: None,
@@ -198,15 +209,28 @@ pub(crate) fn chosen(m: &Making) -> Result<(&Users, &Layout), Failure> {
 fn look_around(m: &mut Making) -> Result<(), Failure> {
     let Some(users) = &m.users else { return chosen(m).map(drop) };
     let layout = layout::gather(&m.spec, users)?;
-    if users.way == Way::Root {
-        let (uid_map, gid_map) = users.idmap_for(layout.workdir_owner);
-        let (of_workdir, one) = idmap::namespace(&uid_map, &gid_map)
-            .map_err(RuntimeError::io("make the id map of the work dir"))?;
-        let (of_sandbox, two) = users.namespace()?;
-        m.given = Given { id_map: Some(of_workdir), user_namespace: Some(of_sandbox) };
-        m.holders.extend([one, two]);
-    }
+    map_ids(m, layout.workdir_owner)?;
     m.layout = Some(layout);
+    Ok(())
+}
+
+/// Makes the namespaces by which root's sandboxes map ids, where they are not there already.
+fn map_ids(m: &mut Making, owner: (u32, u32)) -> Result<(), Failure> {
+    let Some(users) = m.users.as_ref().filter(|users| users.way == Way::Root) else { return Ok(()) };
+    if m.given.user_namespace.is_none() {
+        let (of_sandbox, holder) = users.namespace()?;
+        m.given.user_namespace = Some(of_sandbox);
+        m.holders.push(holder);
+    }
+    // Where its owner is the inside's user already, there is nothing to translate.
+    if m.mapped != Some(owner) && owner != (users.host_uid, users.host_gid) {
+        let (uid_map, gid_map) = users.idmap_for(owner);
+        let (of_workdir, holder) = idmap::namespace(&uid_map, &gid_map)
+            .map_err(RuntimeError::io("make the id map of the work dir"))?;
+        m.given.id_map = Some(of_workdir);
+        m.holders.push(holder);
+        m.mapped = Some(owner);
+    }
     Ok(())
 }
 
@@ -283,14 +307,33 @@ fn born_in(m: &Making, users: &Users) -> UnshareFlags {
 }
 
 fn launch(m: &mut Making) -> Result<(), Failure> {
-    m.network = (m.spec.network == Network::Doors).then(network::look);
+    let may_lack = m.spec.accept.contains(&Weakness::NoCapture);
+    m.network = (m.spec.network == Network::Doors).then(|| network::look(may_lack));
     late::show(m);
     let Some(users) = &m.users else { return chosen(m).map(drop) };
     // What only plain users' own ids touch, or root, can be rearranged by us.
     m.room = if m.spec.pausable && users.way != Way::Range { Room::First } else { Room::Only };
-    let first = plan::first(users, m.network.as_ref(), &m.without);
+    let mut first = plan::first(users, m.network.as_ref(), &m.without);
     let born_in = born_in(m, users);
-    bear(m, born_in, None, first, &[])
+    // The ids of a range are mapped by us, and only when the child waits.
+    if m.spec.ahead && users.way != Way::Range {
+        let layout = layout::skeleton(&m.spec, users);
+        let scratch = scratch(m);
+        plan::skeleton(&Skeleton { layout: &layout, users, staging: &m.spec.staging, scratch }, &mut first);
+        m.ahead = Some(scratch);
+    }
+    bear(m, born_in, None, first, &[])?;
+    if m.spec.ahead {
+        let own = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
+        map_ids(m, own)?;
+        // It may be long before anyone comes.
+        m.holders.clear();
+    }
+    Ok(())
+}
+
+fn scratch(m: &Making) -> Scratch {
+    Scratch { bytes: m.limits.scratch, inodes: limits::inodes(m.limits.scratch) }
 }
 
 /// Starts the boot child, with a channel to the guest that it will be.
@@ -301,9 +344,16 @@ pub(crate) fn bear(
     first: Vec<Op>,
     keep: &[RawFd],
 ) -> Result<(), Failure> {
-    let (ours, theirs) =
-        rustix::net::socketpair(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)
-            .map_err(|errno| RuntimeError::io("make the guest's channel")(errno.into()))?;
+    let (ours, theirs) = match m.given_channel.take() {
+        Some(theirs) => (None, theirs),
+        None => {
+            let pair =
+                rustix::net::socketpair(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None);
+            let (ours, theirs) =
+                pair.map_err(|errno| RuntimeError::io("make the guest's channel")(errno.into()))?;
+            (Some(ours), theirs)
+        }
+    };
     let image = image::seal(guest_program()).map_err(|errno| explain_launch("guest image", errno))?;
     let unified = m.groups.groups.iter().find(|group| group.version == Version::V2);
     let unified = unified.and_then(|group| layer::open_dir(&group.path).ok());
@@ -312,7 +362,7 @@ pub(crate) fn bear(
     let launched = boot::launch(&birth, first).map_err(|errno| explain_launch("new namespaces", errno))?;
     m.born_in_group = unified.is_some();
     m.inherited = Some(Inherited { channel: theirs.as_raw_fd(), image: image.as_raw_fd() });
-    m.channel = Some(ours);
+    m.channel = ours;
     m.guest.store(launched.pid().as_raw_nonzero().get(), Ordering::Release);
     m.launched = Some(launched);
     m.waited = false;
@@ -331,17 +381,24 @@ fn rlimits(m: &Making) -> Vec<(Resource, u64)> {
     limits
 }
 
+fn filter_of(m: &Making) -> Result<Choice, Failure> {
+    let (_, layout) = chosen(m)?;
+    Ok(Choice {
+        nested: m.spec.nested,
+        tracing: m.spec.tracing,
+        writes_host: layout.mounts.iter().any(|asked| asked.mount.writable),
+        notify: !m.without.iter().any(|w| w == "seccomp.record"),
+        all: m.spec.syscalls == Syscalls::All,
+    })
+}
+
 /// Decides all that is left, and lets the child go on.
 pub(crate) fn hand_over_plan(m: &mut Making) -> Result<(), Failure> {
     let (users, layout) = chosen(m)?;
     let Some((launched, inherited)) = m.launched.as_ref().zip(m.inherited) else {
         return chosen(m).map(drop);
     };
-    let choice = Choice {
-        nested: m.spec.nested,
-        writes_host: layout.mounts.iter().any(|asked| asked.mount.writable),
-        notify: !m.without.iter().any(|w| w == "seccomp.record"),
-    };
+    let choice = filter_of(m)?;
     let filtered = !m.without.iter().any(|w| w == "seccomp");
     let another = matches!(m.room, Room::Another { .. });
     let in_box = m.spec.profile == Profile::Box;
@@ -353,7 +410,8 @@ pub(crate) fn hand_over_plan(m: &mut Making) -> Result<(), Failure> {
         layer: (!m.limits.layer_in_scratch).then_some(m.spec.layer.as_path()),
         base: &m.spec.base.layers,
         room: m.room,
-        scratch: Scratch { bytes: m.limits.scratch, inodes: limits::inodes(m.limits.scratch) },
+        scratch: scratch(m),
+        ahead: m.ahead,
         idmapped: m.given.id_map.is_some(),
         rlimits: rlimits(m),
         guest: Access { uid, gid, drop_groups: users.way != Way::Single },
@@ -405,7 +463,12 @@ fn converse(m: &mut Making, launched: &mut Launched) -> Result<(), Failure> {
     loop {
         match launched.hear().map_err(hearing)? {
             Message::LandlockProbe(errno) => m.landlock_probe = errno,
-            Message::Listener(fd) => m.listener = Some(seccomp::Listener::new(fd)),
+            Message::Listener(fd) => {
+                let ear = Ear::new(fd, filter_of(m)?);
+                // The last that our own code does under the filter is to execute the guest.
+                ear.admit().map_err(hearing)?;
+                m.ear = Some(ear);
+            }
             Message::Layer(fd) => m.handed.push_back(fd),
             Message::Place([mounts, network, user]) => m.place = Some(Place { mounts, network, user }),
             Message::Doors(fds) => {
@@ -422,64 +485,4 @@ fn converse(m: &mut Making, launched: &mut Launched) -> Result<(), Failure> {
             Message::Started => return Ok(()),
         }
     }
-}
-
-fn read_back(m: &mut Making) -> Result<(), Failure> {
-    if m.limits.layer_in_scratch {
-        m.upper = m.handed.pop_front();
-    }
-    m.report = Some(observe(m)?);
-    let (users, layout) = chosen(m)?;
-    let by_root = users.way == Way::Root;
-    let layer = (
-        layer::open_dir(&layout.workdir)?,
-        layout.workdir.clone(),
-        layout.hidden.paths.iter().cloned().collect::<BTreeSet<_>>(),
-        by_root.then_some(layout.workdir_owner),
-        by_root.then_some((users.host_uid, users.host_gid)),
-    );
-    let (workdir, workdir_path, planted, owner, inside) = layer;
-    let began = m.began;
-    m.layer = m.upper.take().map(|upper| Layer {
-        upper,
-        workdir,
-        workdir_path,
-        planted,
-        began,
-        owner,
-        inside,
-        by_root,
-        linked: false,
-        in_use: false,
-    });
-    Ok(())
-}
-
-/// What holds for the guest that runs now.
-pub(crate) fn observe(m: &Making) -> Result<EnforcementReport, Failure> {
-    let (users, layout) = chosen(m)?;
-    let Some(launched) = &m.launched else {
-        return Err(Failure::What("steps ran out of order".into(), "report this".into()));
-    };
-    let observed = Observed {
-        pid: launched.pid().as_raw_nonzero().get(),
-        users,
-        layout,
-        groups: &m.groups,
-        limits: &m.limits,
-        profile: m.spec.profile,
-        nested: m.spec.nested,
-        landlock_probe: m.landlock_probe,
-        listens: m.listener.is_some(),
-        doors: match m.room {
-            Room::Another { .. } => None,
-            _ => m.network.as_ref().map(|network| (network, m.doors.as_ref())),
-        },
-    };
-    Ok(report::read(&observed)?)
-}
-
-fn check_floor(m: &mut Making) -> Result<(), Failure> {
-    let Some(report) = &m.report else { return Ok(()) };
-    report::check(report, &m.spec.require, &m.spec.accept, &m.without).map_err(Failure::Runtime)
 }

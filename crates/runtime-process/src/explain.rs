@@ -66,8 +66,8 @@ pub(crate) fn explain_op(op: &Op, errno: Errno, workdir: &Path) -> Failure {
             format!("/proc is partly masked here, as in a container; {}", container_fix())
         }
         (Op::MapOwnIds { .. } | Op::Unshare { .. } | Op::PrivateMounts | Op::Tmpfs { .. }, Errno::PERM | Errno::ACCESS) => user_namespace_fix(),
-        (Op::Netlink { request }, _) if request.name == "capture" => {
-            "this kernel cannot capture traffic: load the module as root with `modprobe nft_tproxy` (CONFIG_NFT_TPROXY), or run without egress".into()
+        (Op::Netlink { request, .. }, _) if request.name == "capture" => {
+            "this kernel cannot capture traffic: load the module as root with `modprobe nft_tproxy` (CONFIG_NFT_TPROXY), or accept with `--accept no-capture` that only programs which ask the proxy reach anything".into()
         }
         (_, Errno::NOSYS) => "this kernel is too old: Linux 5.12 or newer is needed".into(),
         (_, Errno::NOSPC) => "the disk or memory for this sandbox is full".into(),

@@ -8,7 +8,7 @@ const DEPTH: usize = 4;
 const ENTRIES: usize = 20_000;
 
 /// Paths relative to the work dir.
-#[derive(Debug, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Hidden {
     pub(crate) paths: Vec<PathBuf>,
     /// Whether everything down to the given depth was looked at.

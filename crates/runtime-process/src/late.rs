@@ -52,16 +52,21 @@ pub(crate) fn place_groups(m: &mut Making) -> Result<(), Failure> {
 /// Makes what was prepared for nobody the sandbox of this spec.
 pub(crate) fn adopt(m: &mut Making, spec: SandboxSpec) -> Result<(), Failure> {
     let kind = |spec: &SandboxSpec| (spec.profile, spec.users, spec.network, spec.pausable);
+    // The skeleton has a home, and all programs.
+    let furnished = m.ahead.is_none() || (spec.home == m.spec.home && spec.programs.is_none());
     let ids = spec.base.since.and_then(|since| since.ids);
     let other_ids = ids.is_some() && m.users.as_ref().is_none_or(|users| users.slot != ids);
-    if kind(&spec) != kind(&m.spec) || other_ids {
+    if kind(&spec) != kind(&m.spec) || other_ids || !furnished {
         return Err(refused("it was prepared for another kind of session", "make one from nothing"));
     }
+    let before = m.limits.cgroup;
     m.limits = limits::resolve(&spec.limits, spec.layer_place, spec.pausable);
     m.spec = spec;
     bind(m)?;
     show(m);
-    if m.born_in_group {
+    // What holds for all is held already; what is demanded is looked at again.
+    let demanded = m.spec.limits.memory.is_some() || m.spec.limits.cpu.is_some();
+    if m.born_in_group && (demanded || m.limits.cgroup != before) {
         // The groups that it was born in get the limits that are wanted now, and those that it lacks are made.
         let made = std::mem::take(&mut m.groups);
         let placed = place_groups(m);

@@ -1,6 +1,7 @@
 //! Looks at the host once and writes down what the inside will consist of. After this nothing is looked up.
 
 use crate::hidden::{self, Hidden};
+use crate::programs::{self, OPTIONAL, Programs};
 use crate::users::{Users, Way};
 use crate::view::{ETC_MASKED, PROC_MASKED, PROC_READ_ONLY, SYSTEM, TOOLCHAINS, VAR};
 use cofferdam_model::{Mount, Profile};
@@ -33,6 +34,13 @@ pub(crate) struct Asked {
     pub(crate) is_dir: bool,
 }
 
+/// A name in a directory of programs.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Found {
+    File,
+    Link(PathBuf),
+}
+
 #[derive(Debug)]
 pub(crate) struct Layout {
     pub(crate) system: Vec<System>,
@@ -44,11 +52,17 @@ pub(crate) struct Layout {
     pub(crate) home: Option<PathBuf>,
     pub(crate) toolchains: Vec<Shown>,
     pub(crate) workdir: PathBuf,
+    /// Where the work dir stands inside.
+    pub(crate) shown_at: PathBuf,
+    /// Whose `/root` is, in a box: that of its root, as the host knows it.
+    pub(crate) root_home: Option<Option<(u32, u32)>>,
     pub(crate) workdir_owner: (u32, u32),
     pub(crate) hidden: Hidden,
     /// Directories of the work dir that hold a hidden path, with their modes.
     pub(crate) hidden_parents: Vec<(PathBuf, u32)>,
     pub(crate) mounts: Vec<Asked>,
+    /// The only programs of the host's, where that was asked for.
+    pub(crate) programs: Option<Programs>,
     pub(crate) passwd: Option<(Vec<u8>, Vec<u8>)>,
     pub(crate) gitconfig: Option<Vec<u8>>,
 }
@@ -59,11 +73,38 @@ fn refused(what: String, fix: &str) -> RuntimeError {
 
 pub(crate) fn gather(spec: &SandboxSpec, users: &Users) -> Result<Layout, RuntimeError> {
     let workdir = check_workdir(&spec.workdir)?;
+    let shown_at = match &spec.shown_at {
+        Some(at) => check_shown_at(at)?,
+        None => workdir,
+    };
     let home = inside_home(spec);
     let meta =
         fs::metadata(workdir).map_err(RuntimeError::io(format!("look at work dir {}", workdir.display())))?;
-    let toolchains =
-        if workdir == spec.home { Vec::new() } else { toolchains(&spec.home, &spec.path, users) };
+    let mut toolchains = if shown_at == spec.home || shown_at == home {
+        Vec::new()
+    } else {
+        toolchains(&spec.home, &spec.path, users)
+    };
+    let mut system = system();
+    let mounts = mounts(&spec.mounts)?;
+    let programs = match &spec.programs {
+        None => None,
+        Some(named) => {
+            let holds = |path: &Path| named.iter().any(|program| program.starts_with(path));
+            toolchains.retain(|shown| holds(&shown.path));
+            let optional = |name: &str| OPTIONAL.contains(&name) && !holds(&Path::new("/").join(name));
+            system.retain(|entry| !matches!(entry, System::Dir(name) if optional(name)));
+            let seen = |path: &Path| {
+                let system = system.iter().any(|entry| match entry {
+                    System::Dir(name) | System::Link(name, _) => path.starts_with(Path::new("/").join(name)),
+                });
+                let asked = || mounts.iter().any(|asked| path.starts_with(&asked.mount.target));
+                let chain = || toolchains.iter().any(|shown| path.starts_with(&shown.path));
+                system || asked() || chain() || path.starts_with(shown_at)
+            };
+            Some(programs::find(named, seen)?)
+        }
+    };
     let mut hidden = hidden::find(workdir, &spec.hide);
     let hidden_parents = hidden_parents(workdir, &hidden);
     // Where there is no directory, there is nothing in it to hide.
@@ -72,20 +113,47 @@ pub(crate) fn gather(spec: &SandboxSpec, users: &Users) -> Result<Layout, Runtim
     hidden.paths.retain(|path| path.parent().is_none_or(can_hold));
     Ok(Layout {
         hidden_parents,
-        system: system(),
+        system,
+        programs,
         var: VAR.iter().copied().filter(|p| Path::new("/").join(p).is_dir()).collect(),
         etc_masked: etc_masked(users),
         proc_read_only: existing("/proc", PROC_READ_ONLY),
         proc_masked: existing("/proc", PROC_MASKED),
-        home: (home != workdir).then(|| home.clone()),
+        home: (home != shown_at).then(|| home.clone()),
         toolchains,
         workdir: workdir.to_owned(),
+        shown_at: shown_at.to_owned(),
+        root_home: (spec.profile == Profile::Box).then(|| users.root_outside()),
         workdir_owner: (meta.uid(), meta.gid()),
         hidden,
-        mounts: mounts(&spec.mounts)?,
+        mounts,
         passwd: (users.way != Way::Single).then(|| accounts(&home)),
         gitconfig: git_identity(&spec.home),
     })
+}
+
+/// What does not depend on the session: for a sandbox that is begun before there is one.
+pub(crate) fn skeleton(spec: &SandboxSpec, users: &Users) -> Layout {
+    let home = inside_home(spec);
+    Layout {
+        system: system(),
+        var: VAR.iter().copied().filter(|p| Path::new("/").join(p).is_dir()).collect(),
+        etc_masked: etc_masked(users),
+        proc_read_only: Vec::new(),
+        proc_masked: Vec::new(),
+        passwd: (users.way != Way::Single).then(|| accounts(&home)),
+        gitconfig: git_identity(&spec.home),
+        home: Some(home),
+        toolchains: Vec::new(),
+        workdir: PathBuf::new(),
+        shown_at: PathBuf::new(),
+        root_home: (spec.profile == Profile::Box).then(|| users.root_outside()),
+        workdir_owner: (0, 0),
+        hidden: Hidden::default(),
+        hidden_parents: Vec::new(),
+        mounts: Vec::new(),
+        programs: None,
+    }
 }
 
 /// In a box the user has a home of its own; else it is where the caller's is.
@@ -111,6 +179,22 @@ fn check_workdir(path: &Path) -> Result<&Path, RuntimeError> {
         return Err(refused(format!("work dir {} cannot be shared with a sandbox", path.display()), fix));
     }
     Ok(path)
+}
+
+/// A place of the inside's own: none that is the host's.
+fn check_shown_at(at: &Path) -> Result<&Path, RuntimeError> {
+    use std::path::Component;
+    let plain = at.is_absolute() && !at.components().any(|part| part == Component::ParentDir);
+    let top = at.components().nth(1).map(|top| Path::new("/").join(top));
+    let own = ["/proc", "/sys", "/dev", "/run", "/tmp", "/root", "/.cofferdam", "/var"];
+    let taken = top.is_none_or(|top| is_system(&top) || own.iter().any(|own| top == Path::new(own)));
+    match plain && !taken && !at.ancestors().any(Path::is_symlink) {
+        true => Ok(at),
+        false => Err(refused(
+            format!("the work dir cannot stand at {}", at.display()),
+            "choose a place as /home/user or /work",
+        )),
+    }
 }
 
 /// Outer ones first. A parent that is not there, or not a directory, hides nothing.
@@ -306,6 +390,16 @@ mod tests {
         assert!(ask("/usr/bin").is_ok() && ask("/agents").is_ok() && ask("/srv/agents").is_ok());
         let said = ask("/usr/no/such/tools").unwrap_err();
         assert!(said.contains("/usr/no/such/tools is not there") && said.contains("as /tools"), "{said}");
+    }
+
+    #[test]
+    fn a_work_dir_stands_where_nothing_of_the_hosts_does() {
+        for bad in ["/", "/etc", "/usr/local/x", "/proc/1", "/tmp", "/root", "/work/../etc", "work", "/bin"] {
+            assert!(check_shown_at(Path::new(bad)).is_err(), "{bad}");
+        }
+        for good in ["/home/user", "/no-such-work-dir", "/no/such/work"] {
+            assert!(check_shown_at(Path::new(good)).is_ok(), "{good}");
+        }
     }
 
     #[test]

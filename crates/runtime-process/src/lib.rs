@@ -7,6 +7,7 @@ mod caller;
 mod cgroup;
 mod create;
 mod doctor;
+mod elsewhere;
 mod explain;
 mod filter;
 mod hidden;
@@ -16,6 +17,8 @@ mod layout;
 mod limits;
 mod network;
 mod plan;
+mod programs;
+mod readback;
 mod reap;
 mod report;
 mod room;
@@ -24,12 +27,17 @@ mod shown;
 mod syscalls;
 mod users;
 mod view;
+mod watch;
+mod watched;
 
 pub use doctor::{Fact, facts};
-pub use reap::{grouped, reap, reap_if_deserted};
+pub use elsewhere::{Look, layer_of, look, owner_of_first};
+pub use reap::{Grounds, reap};
 
 use cofferdam_model::Tier;
 use cofferdam_runtime::{Backend, Begun, Fault, Probe, RuntimeError, SandboxSpec};
+use std::os::fd::OwnedFd;
+use std::sync::{Mutex, PoisonError};
 
 /// The tier. The default is the real thing; the fields weaken it for negative controls and fault tests.
 #[derive(Debug, Default)]
@@ -39,6 +47,9 @@ pub struct ProcessBackend {
     pub without: Vec<String>,
     /// The step that is to fail.
     pub fault: Fault,
+    /// A stream that the guest is given for its channel, where its other end is not ours: in a virtual machine it is
+    /// the host's. Taken by the first sandbox.
+    pub channel: Mutex<Option<OwnedFd>>,
 }
 
 /// What `ProcessBackend::without` understands.
@@ -69,7 +80,8 @@ impl Backend for ProcessBackend {
     }
 
     fn begin(&self, spec: SandboxSpec) -> Result<Box<dyn Begun>, RuntimeError> {
-        Ok(create::begin(spec, &self.without, self.fault)?)
+        let channel = self.channel.lock().unwrap_or_else(PoisonError::into_inner).take();
+        Ok(create::begin(spec, &self.without, self.fault, channel)?)
     }
 }
 

@@ -38,10 +38,12 @@ const HOSTS: &str = "127.0.0.1 localhost\n::1 localhost ip6-localhost ip6-loopba
 #[derive(Debug)]
 pub(crate) struct Wanted {
     ipv6: bool,
+    /// The capture may be lacking: nothing leaves then but by the proxy.
+    may_lack: bool,
 }
 
-pub(crate) fn look() -> Wanted {
-    Wanted { ipv6: has_ipv6() }
+pub(crate) fn look(may_lack: bool) -> Wanted {
+    Wanted { ipv6: has_ipv6(), may_lack }
 }
 
 /// Settings of the inside's own, by which programs find our DNS.
@@ -95,11 +97,13 @@ impl Wanted {
         if !capture {
             return;
         }
-        ops.push(Op::Netlink { request: netlink::everything_is_local(OWN, self.ipv6) });
+        let routes = netlink::everything_is_local(OWN, self.ipv6);
+        ops.push(Op::Netlink { request: routes, optional: false });
         let mut here = vec![(IpAddr::V4(Ipv4Addr::LOCALHOST), 1), (OWN.into(), 4)];
         here.extend(self.ipv6.then_some((IpAddr::V6(Ipv6Addr::LOCALHOST), 16)));
         let to = self.captures();
-        ops.push(Op::Netlink { request: netlink::capture(&Capture { here: &here, tcp: &to, udp: &to }) });
+        let request = netlink::capture(&Capture { here: &here, tcp: &to, udp: &to });
+        ops.push(Op::Netlink { request, optional: self.may_lack });
     }
 
     /// The sockets that were handed over, in the order of `list`.
@@ -134,12 +138,22 @@ mod tests {
     fn doors_stand_before_traffic_is_led_to_them() {
         let shown = |ipv6, capture| {
             let mut ops = Vec::new();
-            Wanted { ipv6 }.open(capture, &mut ops);
+            Wanted { ipv6, may_lack: false }.open(capture, &mut ops);
             ops.iter().map(Op::to_string).collect::<Vec<_>>()
         };
         let doors = "doors Tcp 127.0.0.1:3128 Tcp 127.0.0.1:53 Udp 127.0.0.1:53 Tcp 127.0.0.1:1 Udp 127.0.0.1:1 Diagnosis 127.0.0.1:0";
         assert_eq!(shown(false, true), [doors, "netlink routes", "netlink capture"]);
         assert_eq!(shown(false, false), [doors]);
+        let is_optional = |may_lack| {
+            let mut ops = Vec::new();
+            Wanted { ipv6: false, may_lack }.open(true, &mut ops);
+            let requests = ops.iter().filter_map(|op| match op {
+                Op::Netlink { optional, .. } => Some(*optional),
+                _ => None,
+            });
+            requests.collect::<Vec<_>>()
+        };
+        assert_eq!((is_optional(false), is_optional(true)), (vec![false, false], vec![false, true]));
         assert!(shown(true, true)[0].contains("Tcp [::1]:1 Udp 127.0.0.1:1 Udp [::1]:1"));
     }
 }

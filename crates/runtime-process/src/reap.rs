@@ -16,32 +16,42 @@ pub(crate) fn group_name(session: &SessionId) -> String {
     format!("{PREFIX}{session}")
 }
 
-fn parents() -> Vec<PathBuf> {
-    let found = cgroup::hierarchies();
-    let mut all: Vec<PathBuf> = found.v1.into_iter().map(|(_, path)| path).chain(found.v2).collect();
-    all.sort();
-    all.dedup();
-    all
-}
+/// The directories in which sessions have their control groups, looked for once.
+#[derive(Debug)]
+pub struct Grounds(Vec<PathBuf>);
 
-/// Sessions that have a control group: those that run, and those whose supervisor was killed.
-pub fn grouped() -> Vec<SessionId> {
-    let entries = parents().into_iter().flat_map(fs::read_dir).flatten().flatten();
-    entries.filter_map(|entry| entry.file_name().to_str()?.strip_prefix(PREFIX)?.parse().ok()).collect()
-}
+impl Grounds {
+    pub fn look() -> Self {
+        let found = cgroup::hierarchies();
+        let mut all: Vec<PathBuf> = found.v1.into_iter().map(|(_, path)| path).chain(found.v2).collect();
+        all.sort();
+        all.dedup();
+        Self(all)
+    }
 
-/// Removes a session's control groups if nothing has been in them since long after it could have begun: those of
-/// a state directory that is gone, which nobody else will remove. Ends no process.
-pub fn reap_if_deserted(session: &SessionId) {
-    let name = group_name(session);
-    for group in parents().into_iter().map(|parent| parent.join(&name)) {
-        let age =
-            fs::metadata(&group).and_then(|meta| meta.modified()).ok().and_then(|made| made.elapsed().ok());
-        let empty =
-            fs::read_to_string(group.join("cgroup.procs")).is_ok_and(|processes| processes.is_empty());
-        if empty && age.is_some_and(|age| age > BEGINNING) {
-            // A process that enters meanwhile makes this fail.
-            let _ = fs::remove_dir(&group);
+    /// Sessions that have a control group: those that run, and those whose supervisor was killed.
+    pub fn sessions(&self) -> Vec<SessionId> {
+        let entries = self.0.iter().flat_map(fs::read_dir).flatten().flatten();
+        let named = |entry: fs::DirEntry| entry.file_name().to_str()?.strip_prefix(PREFIX)?.parse().ok();
+        let mut all: Vec<SessionId> = entries.filter_map(named).collect();
+        all.sort();
+        all.dedup();
+        all
+    }
+
+    /// Removes a session's control groups if nothing has been in them since long after it could have begun: those of
+    /// a state directory that is gone, which nobody else will remove. Ends no process.
+    pub fn reap_if_deserted(&self, session: &SessionId) {
+        let name = group_name(session);
+        for group in self.0.iter().map(|parent| parent.join(&name)) {
+            let made = fs::metadata(&group).and_then(|meta| meta.modified());
+            let old = made.ok().and_then(|made| made.elapsed().ok()).is_some_and(|age| age > BEGINNING);
+            let is_empty =
+                || fs::read_to_string(group.join("cgroup.procs")).is_ok_and(|processes| processes.is_empty());
+            if old && is_empty() {
+                // A process that enters meanwhile makes this fail.
+                let _ = fs::remove_dir(&group);
+            }
         }
     }
 }
@@ -50,8 +60,9 @@ pub fn reap_if_deserted(session: &SessionId) {
 /// nothing for what is not there.
 pub fn reap(session: &SessionId, layer: &Path) {
     let name = group_name(session);
+    let Grounds(grounds) = Grounds::look();
     let groups: Vec<_> =
-        parents().into_iter().map(|parent| parent.join(&name)).filter(|path| path.is_dir()).collect();
+        grounds.into_iter().map(|parent| parent.join(&name)).filter(|path| path.is_dir()).collect();
     // First of all: what was paused when its supervisor was killed may be waiting to die.
     groups.iter().for_each(|group| cgroup::thaw_group(group));
     groups.iter().for_each(|group| cgroup::remove_group(group));

@@ -8,7 +8,8 @@ use crate::cgroup::{Controller, Group, Groups, Version};
 use crate::layout::Layout;
 use crate::limits::Resolved;
 use crate::users::{Users, Way};
-use cofferdam_model::{Bytes, Control, EnforcementReport, Profile, State, Tier, Weakness};
+use crate::watched::CLASSES;
+use cofferdam_model::{Bytes, Control, EnforcementReport, Profile, State, Syscalls, Tier, Weakness};
 use cofferdam_runtime::{Doors, RuntimeError};
 use cofferdam_sys::landlock;
 use kernel::Seen;
@@ -24,8 +25,10 @@ pub(crate) struct Observed<'a> {
     pub(crate) limits: &'a Resolved,
     pub(crate) profile: Profile,
     pub(crate) nested: bool,
+    pub(crate) tracing: bool,
     pub(crate) landlock_probe: Option<Errno>,
     pub(crate) listens: bool,
+    pub(crate) syscalls: Syscalls,
     /// What was asked for, and the doors that there are.
     pub(crate) doors: Option<(&'a crate::network::Wanted, Option<&'a Doors>)>,
 }
@@ -47,6 +50,7 @@ const MANDATORY: &[&str] = &[
     "no-new-privileges",
     "capabilities",
     "seccomp",
+    "programs",
 ];
 
 fn line(name: &str, state: State, detail: impl Into<String>, value: Value) -> Control {
@@ -70,6 +74,7 @@ pub(crate) fn read(o: &Observed<'_>) -> Result<EnforcementReport, RuntimeError> 
     controls.extend(cgroups(o, &seen));
     controls.extend(limits(o, &seen));
     controls.push(hidden(o));
+    controls.extend(programs(o, &seen));
     let kernel = rustix::system::uname().release().to_string_lossy().into_owned();
     Ok(EnforcementReport { tier: Tier::Process, kernel, controls })
 }
@@ -121,7 +126,7 @@ fn filesystem(o: &Observed<'_>, seen: &Seen) -> Vec<Control> {
     let root = seen.mount("/");
     let root_state =
         if root.is_some_and(|m| m.kind == "tmpfs" && m.read_only) { State::Enforced } else { State::Off };
-    let workdir = seen.mount(&o.layout.workdir.to_string_lossy());
+    let workdir = seen.mount(&o.layout.shown_at.to_string_lossy());
     let workdir_state =
         if workdir.is_some_and(|m| m.kind == "overlay") { State::Enforced } else { State::Off };
     let writable: Vec<&str> = seen.mounts.iter().filter(|m| !m.read_only).map(|m| m.point.as_str()).collect();
@@ -145,13 +150,13 @@ fn filesystem(o: &Observed<'_>, seen: &Seen) -> Vec<Control> {
 
 fn proc(seen: &Seen) -> Control {
     let read_only = seen.mount("/proc/sys").is_some_and(|m| m.read_only);
-    let state = if read_only { State::Enforced } else { State::Off };
-    line(
-        "proc",
-        state,
-        if read_only { "/proc/sys is read-only" } else { "/proc/sys is as the kernel gives it" },
-        Value::Null,
-    )
+    let whole = seen.mount("/.cofferdam/proc").is_some();
+    let (state, detail) = match (read_only, whole) {
+        (true, false) => (State::Enforced, "/proc/sys is read-only"),
+        (true, true) => (State::Weaker, "/proc/sys is read-only; a whole one is there for nested sandboxes"),
+        (false, _) => (State::Off, "/proc/sys is as the kernel gives it"),
+    };
+    line("proc", state, detail, Value::Null)
 }
 
 fn network(o: &Observed<'_>, seen: &Seen) -> Control {
@@ -209,15 +214,14 @@ fn landlock_line(o: &Observed<'_>) -> Control {
 
 fn seccomp(o: &Observed<'_>, seen: &Seen) -> Vec<Control> {
     let filtered = seen.seccomp_mode == 2;
-    let state = match (filtered, o.nested) {
-        (true, false) => State::Enforced,
-        (true, true) => State::Weaker,
-        (false, _) => State::Off,
-    };
-    let detail = match (filtered, o.nested) {
-        (true, false) => "allow-list; the escape surface is refused",
-        (true, true) => "allow-list with namespaces and mounts, by request (nested)",
-        (false, _) => "no filter",
+    let (state, detail) = match (filtered, o.nested, o.tracing) {
+        (false, ..) => (State::Off, "no filter"),
+        (true, false, false) => (State::Enforced, "allow-list; the escape surface is refused"),
+        (true, true, false) => (State::Weaker, "allow-list with namespaces and mounts, by request (nested)"),
+        (true, false, true) => (State::Weaker, "allow-list with tracing, by request of a tool"),
+        (true, true, true) => {
+            (State::Weaker, "allow-list with namespaces, mounts (nested) and tracing, by request")
+        }
     };
     let recorded = filtered && o.listens;
     vec![
@@ -225,8 +229,14 @@ fn seccomp(o: &Observed<'_>, seen: &Seen) -> Vec<Control> {
         line(
             "seccomp.record",
             if recorded { State::Enforced } else { State::Off },
-            if recorded { "refused attempts are events" } else { "refused attempts are not recorded" },
-            Value::Null,
+            match (recorded, o.syscalls) {
+                (true, Syscalls::Surface) => "refused attempts are events".to_owned(),
+                (true, Syscalls::All) => {
+                    format!("refused attempts are events, and what is let through: {}", CLASSES.join(", "))
+                }
+                (false, _) => "refused attempts are not recorded".to_owned(),
+            },
+            json!({ "calls": o.syscalls }),
         ),
     ]
 }
@@ -316,6 +326,21 @@ fn hidden(o: &Observed<'_>) -> Control {
     line("hidden", state, format!("{} paths of the work dir{note}", paths.len()), json!({ "paths": paths }))
 }
 
+/// Where a registry says which programs there are: that the host's own directories are covered.
+fn programs(o: &Observed<'_>, seen: &Seen) -> Option<Control> {
+    let programs = o.layout.programs.as_ref()?;
+    let covered = programs.iter().all(|(dir, _)| seen.mount(&dir.to_string_lossy()).is_some());
+    let names: Vec<String> = programs
+        .iter()
+        .flat_map(|(dir, own)| own.iter().map(|(name, _)| dir.join(name).to_string_lossy().into_owned()))
+        .collect();
+    let (state, what) = match covered {
+        true => (State::Enforced, "the registry's, and no others of the host's"),
+        false => (State::Off, "a directory of the host's programs is open"),
+    };
+    Some(line("programs", state, format!("{} names: {what}", names.len()), json!({ "names": names })))
+}
+
 /// Refuses a sandbox that is weaker than every one must be, or than this one was asked to be.
 pub(crate) fn check(
     report: &EnforcementReport,
@@ -342,16 +367,37 @@ pub(crate) fn check(
         }
     }
     let landlock = if accept.contains(&Weakness::NoLandlock) { &[][..] } else { &["landlock"][..] };
-    for name in MANDATORY.iter().chain(landlock).filter(|name| !without.iter().any(|w| w == *name)) {
+    let is_accepted = |name: &str| name == "network.capture" && accept.contains(&Weakness::NoCapture);
+    let demanded = MANDATORY.iter().chain(landlock).filter(|name| !is_accepted(name));
+    for name in demanded.filter(|name| !without.iter().any(|w| w == *name)) {
         if let Some(control) = report.control(name).filter(|c| matches!(c.state, State::Off | State::Absent))
         {
-            let fix = if *name == "landlock" {
-                "boot with lsm=landlock,…, or accept it with `--accept no-landlock`"
-            } else {
-                "run `cofferdam doctor`"
+            let fix = match *name {
+                "landlock" => "boot with lsm=landlock,…, or accept it with `--accept no-landlock`",
+                "network.capture" => {
+                    "load `nft_tproxy`, or accept with `--accept no-capture` that only programs which ask the proxy reach anything"
+                }
+                _ => "run `cofferdam doctor`",
             };
             return refuse(format!("`{name}` is not in force: {}", control.detail), fix);
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_capture_that_is_lacking_is_refused_unless_it_is_accepted() {
+        let lacking = line("network.capture", State::Off, "no module", json!(null));
+        let report =
+            EnforcementReport { tier: Tier::Process, kernel: String::new(), controls: vec![lacking] };
+        let refused = check(&report, &[], &[Weakness::NoLandlock], &[]).unwrap_err().to_string();
+        assert!(refused.contains("network.capture") && refused.contains("no-capture"), "{refused}");
+        assert!(check(&report, &[], &[Weakness::NoCapture], &[]).is_ok());
+        // Who demands it is not served by who accepts its lack.
+        assert!(check(&report, &["network.capture".into()], &[Weakness::NoCapture], &[]).is_err());
+    }
 }

@@ -6,11 +6,14 @@
 
 use crate::caller;
 use crate::create::{self, Failure, Making};
+use crate::layer::archive;
 use crate::layer::{self, FileDiff, Layer, Stack, Watch, text_diff};
+use crate::layout;
 use crate::plan::{self, Room};
+use crate::readback;
 use crate::users::{Users, Way};
 use cofferdam_model::{EnforcementReport, FileDifference, Provenance};
-use cofferdam_runtime::{Base, Committed, RuntimeError};
+use cofferdam_runtime::{Base, Committed, RuntimeError, SandboxSpec};
 use rustix::thread::UnshareFlags;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
@@ -86,7 +89,7 @@ fn rearrange<T>(
         None => Rooms::open(m)?,
     };
     create::end(m);
-    m.listener = None;
+    m.ear = None;
     m.channel = None;
     open.below = None;
     let done = act(m, &mut open);
@@ -108,7 +111,7 @@ fn enter(m: &mut Making, rooms: &mut Rooms, report: &EnforcementReport) -> Resul
         create::let_join(m)?;
         create::supervise(m)?;
         rooms.below = m.handed.pop_front();
-        same(report, &create::observe(m)?)
+        same(report, &readback::observe(m)?)
     })();
     result.map_err(|failure| {
         create::end(m);
@@ -120,7 +123,7 @@ fn bear(m: &mut Making) -> Result<(), Failure> {
     let Some(place) = m.place.take() else { return create::chosen(m).map(drop) };
     let kept = [place.mounts.as_raw_fd(), place.network.as_raw_fd()];
     let first = plan::again(kept[0], kept[1], &m.without);
-    let by_root = m.users.as_ref().is_some_and(|users: &Users| users.way == Way::Root);
+    let by_root = by_root(m);
     let mut namespaces = UnshareFlags::empty();
     namespaces.set(UnshareFlags::NEWPID, !m.without.iter().any(|w| w == "namespace.pid"));
     let born = create::bear(m, namespaces, (!by_root).then_some(place.user.as_fd()), first, &kept);
@@ -207,16 +210,31 @@ fn begin_layer(m: &mut Making, rooms: &mut Rooms) -> Result<(), RuntimeError> {
     Ok(())
 }
 
-/// Which layers may be frozen and exchanged: those on disk, of a session without an open transaction.
-fn on_disk(m: &Making, rooms: Option<&Rooms>) -> Result<(), RuntimeError> {
-    if m.limits.layer_in_scratch {
-        let what = "this session's layer is in memory, which ends with it";
-        return Err(refused(what, "make the session with `--layer disk`"));
-    }
+/// Layers are frozen and exchanged only where no transaction is open.
+fn settled(rooms: Option<&Rooms>) -> Result<(), RuntimeError> {
     if depth(rooms) > 0 {
         return Err(refused("a transaction is open", "commit it or roll it back first"));
     }
     Ok(())
+}
+
+fn by_root(m: &Making) -> bool {
+    m.users.as_ref().is_some_and(|users: &Users| users.way == Way::Root)
+}
+
+fn since(m: &Making) -> Provenance {
+    m.began.kept(m.users.as_ref().and_then(|users| users.slot))
+}
+
+/// A copy of the session's own layer beside those that it is to be put together with: names in memory cannot be links
+/// to files on disk.
+fn on_disk(m: &Making, own: &Layer) -> Result<PathBuf, RuntimeError> {
+    let copy = m.spec.layer.join("own");
+    let failed = |errno: rustix::io::Errno| RuntimeError::io("copy the session's layer")(errno.into());
+    layer::remove_tree(&copy).map_err(failed)?;
+    std::fs::create_dir_all(&m.spec.layer).map_err(RuntimeError::io("copy the session's layer"))?;
+    let from = PathBuf::from(format!("/proc/self/fd/{}/.", own.upper.as_raw_fd()));
+    archive::duplicate(&from, &copy, by_root(m), since(m)).map(|()| copy)
 }
 
 pub(crate) fn freeze(
@@ -225,12 +243,17 @@ pub(crate) fn freeze(
     report: &EnforcementReport,
     to: &Path,
 ) -> Result<Provenance, RuntimeError> {
-    on_disk(m, rooms.as_ref())?;
+    settled(rooms.as_ref())?;
     rearrange(m, rooms, report, |m, rooms| {
         let frozen = to.join("upper");
-        rustix::fs::rename(m.spec.layer.join("upper"), &frozen)
-            .map_err(|errno| RuntimeError::io(format!("move the layer to {}", to.display()))(errno.into()))?;
-        let since = m.began.kept(m.users.as_ref().and_then(|users| users.slot));
+        let since = since(m);
+        match m.limits.layer_in_scratch {
+            // What is in memory would end with the session.
+            true => archive::duplicate(&rooms.dir.join("upper"), &frozen, by_root(m), since)?,
+            false => rustix::fs::rename(m.spec.layer.join("upper"), &frozen).map_err(|errno| {
+                RuntimeError::io(format!("move the layer to {}", to.display()))(errno.into())
+            })?,
+        }
         m.spec.base.layers.insert(0, frozen);
         m.spec.base.since = Some(since);
         begin_layer(m, rooms).map(|()| since)
@@ -243,11 +266,30 @@ pub(crate) fn rebase(
     report: &EnforcementReport,
     base: Base,
 ) -> Result<(), RuntimeError> {
-    on_disk(m, rooms.as_ref())?;
+    settled(rooms.as_ref())?;
     rearrange(m, rooms, report, |m, rooms| {
         m.began = base.since.map_or_else(layer::Began::now, layer::Began::at);
         m.spec.base = base;
         begin_layer(m, rooms)
+    })
+}
+
+/// Looks again at what is to be shown. What cannot be had leaves everything as it was.
+pub(crate) fn refurnish(
+    m: &mut Making,
+    rooms: &mut Option<Rooms>,
+    report: &EnforcementReport,
+    change: &mut dyn FnMut(&mut SandboxSpec),
+) -> Result<(), RuntimeError> {
+    let (users, before) = create::chosen(m).map_err(failed)?;
+    let mut spec = m.spec.clone();
+    change(&mut spec);
+    let mut layout = layout::gather(&spec, users)?;
+    // What is hidden of the work dir was settled when its layer was made.
+    (layout.hidden, layout.hidden_parents) = (before.hidden.clone(), before.hidden_parents.clone());
+    rearrange(m, rooms, report, |m, _| {
+        (m.spec, m.layout) = (spec, Some(layout));
+        Ok(())
     })
 }
 
@@ -258,7 +300,10 @@ fn whole(m: &Making, own: &Layer, in_use: bool) -> Result<Layer, RuntimeError> {
     let upper = match linked {
         false => duplicate(&own.upper)?,
         true => {
-            let own_upper = m.spec.layer.join("upper");
+            let own_upper = match m.limits.layer_in_scratch {
+                true => on_disk(m, own)?,
+                false => m.spec.layer.join("upper"),
+            };
             let layers: Vec<PathBuf> =
                 [own_upper].into_iter().chain(m.spec.base.layers.iter().cloned()).collect();
             layer::flatten(&layers, &m.spec.layer.join("flat"), own.by_root)?

@@ -1,22 +1,22 @@
 //! A running sandbox of this tier.
 
 use crate::create::{Failure, Making};
-use crate::filter;
 use crate::layer;
 use crate::layout::inside_home;
 use crate::room::{self, Rooms};
 use crate::users::{USER, Way, user_name};
+use crate::watch::Ear;
 use cofferdam_model::{
-    BlockedAttempt, Counters, EnforcementReport, FileChange, FileDifference, Profile, Provenance, Tier, Usage,
+    Counters, EnforcementReport, FileChange, FileDifference, Profile, Provenance, SkippedChange, Tier, Usage,
 };
-use cofferdam_runtime::{Base, Committed, Doors, Finished, Identity, RuntimeError, Sandbox, Standing};
-use rustix::event::{PollFd, PollFlags};
-use rustix::io::Errno;
+use cofferdam_runtime::{
+    Base, Committed, Doors, Finished, Identity, Refuses, RuntimeError, Sandbox, SandboxSpec, Standing,
+    Witness,
+};
 use rustix::process::{Signal, WaitId, WaitIdOptions};
-use std::fs;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{BorrowedFd, OwnedFd};
 use std::path::Path;
-use std::time::Duration;
+use std::sync::Arc;
 
 pub(crate) struct ProcessSandbox {
     standing: Standing<Making, Failure>,
@@ -24,9 +24,6 @@ pub(crate) struct ProcessSandbox {
     changes: Option<Vec<FileChange>>,
     rooms: Option<Rooms>,
 }
-
-/// More attempts than this in a row are counted, not kept apart.
-const ATTEMPTS_AT_ONCE: usize = 64;
 
 impl ProcessSandbox {
     pub(crate) fn new(mut standing: Standing<Making, Failure>) -> Self {
@@ -73,36 +70,15 @@ impl Sandbox for ProcessSandbox {
     }
 
     fn alarm(&self) -> Option<BorrowedFd<'_>> {
-        self.making().listener.as_ref().map(AsFd::as_fd)
+        self.making().ear.as_ref().and_then(Ear::alarm)
     }
 
-    fn attempts(&mut self) -> Result<Vec<BlockedAttempt>, RuntimeError> {
-        let Some(listener) = &self.making().listener else { return Ok(Vec::new()) };
-        let hearing = |errno: Errno| RuntimeError::io("hear of refused system calls")(errno.into());
-        let mut heard: Vec<BlockedAttempt> = Vec::new();
-        while heard.len() < ATTEMPTS_AT_ONCE && readable(listener.as_fd()) {
-            let Some(attempt) = listener.next().map_err(hearing)? else { continue };
-            let program = fs::read_to_string(format!("/proc/{}/comm", attempt.pid)).unwrap_or_default();
-            let program =
-                if listener.still_waits(&attempt) { program.trim().to_owned() } else { String::new() };
-            let pid = inner_pid(attempt.pid);
-            listener.refuse(&attempt, Errno::PERM).map_err(hearing)?;
-            let (syscall, reason) = filter::explain(attempt.number);
-            match heard.last_mut() {
-                Some(last) if last.syscall == syscall && last.pid == pid && last.args == attempt.args => {
-                    last.times += 1
-                }
-                _ => heard.push(BlockedAttempt {
-                    syscall: syscall.into(),
-                    args: attempt.args.to_vec(),
-                    pid,
-                    program,
-                    reason: reason.into(),
-                    times: 1,
-                }),
-            }
-        }
-        Ok(heard)
+    fn listen(&mut self, witness: Arc<dyn Witness>) -> Result<(), RuntimeError> {
+        let making = &mut self.standing.context;
+        let (Some(ear), Some(launched)) = (&mut making.ear, &making.launched) else { return Ok(()) };
+        let guest =
+            launched.pidfd().try_clone_to_owned().map_err(RuntimeError::io("hear of system calls"))?;
+        ear.listen(witness, guest).map_err(|errno| RuntimeError::io("hear of system calls")(errno.into()))
     }
 
     fn pause(&mut self) -> Result<(), RuntimeError> {
@@ -132,6 +108,8 @@ impl Sandbox for ProcessSandbox {
                 .map_err(|errno| RuntimeError::io("wait for the sandbox to end")(errno.into()))?;
             making.waited = true;
         }
+        // Everything was told by now.
+        making.ear = None;
         usage.peak_memory = making.groups.peak_memory().unwrap_or(0);
         Ok(Finished { usage, limits: making.groups.hits(&making.limits.cgroup) })
     }
@@ -147,6 +125,26 @@ impl Sandbox for ProcessSandbox {
         };
         self.changes = Some(changes.clone());
         Ok(changes)
+    }
+
+    fn withhold(&mut self, refuses: Refuses<'_>) -> Result<Vec<SkippedChange>, RuntimeError> {
+        let changes = self.changes()?;
+        let (refused, skipped): (Vec<&FileChange>, Vec<SkippedChange>) = changes
+            .iter()
+            .filter_map(|change| Some((change, refuses(change)?)))
+            .map(|(change, reason)| (change, SkippedChange { path: change.path.clone(), reason }))
+            .unzip();
+        let Some(layer) = self.making().layer.as_ref().filter(|_| !refused.is_empty()) else {
+            return Ok(skipped);
+        };
+        layer::withhold(layer, &refused)?;
+        let left = layer::diff(layer)?;
+        if let Some(stuck) = left.iter().find(|change| refuses(change).is_some()) {
+            let what = format!("{} is not to be kept, and cannot be left out on its own", stuck.path);
+            return Err(RuntimeError::Refused { what, fix: "discard the changes".into() });
+        }
+        self.changes = Some(left);
+        Ok(skipped)
     }
 
     fn commit(&mut self) -> Result<Committed, RuntimeError> {
@@ -179,21 +177,11 @@ impl Sandbox for ProcessSandbox {
         room::freeze(&mut self.standing.context, &mut self.rooms, &self.report, to)
     }
 
+    fn refurnish(&mut self, change: &mut dyn FnMut(&mut SandboxSpec)) -> Result<(), RuntimeError> {
+        room::refurnish(&mut self.standing.context, &mut self.rooms, &self.report, change)
+    }
+
     fn rebase(&mut self, base: Base) -> Result<(), RuntimeError> {
         room::rebase(&mut self.standing.context, &mut self.rooms, &self.report, base)
     }
-}
-
-fn readable(fd: BorrowedFd<'_>) -> bool {
-    let mut set = [PollFd::from_borrowed_fd(fd, PollFlags::IN)];
-    let now = rustix::event::Timespec::try_from(Duration::ZERO).ok();
-    matches!(rustix::event::poll(&mut set, now.as_ref()), Ok(n) if n > 0)
-        && set[0].revents().contains(PollFlags::IN)
-}
-
-/// The pid as the inside knows it: the last of its numbers, one per nested pid namespace.
-fn inner_pid(pid: u32) -> u32 {
-    let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
-    let line = status.lines().find_map(|line| line.strip_prefix("NSpid:"));
-    line.and_then(|l| l.split_whitespace().last()?.parse().ok()).unwrap_or(pid)
 }

@@ -481,3 +481,13 @@ pub(crate) const NESTED: &[Row] = &[
     ("mount_setattr", libc::SYS_mount_setattr, "mounts in a nested namespace"),
     ("clone3", libc::SYS_clone3, "its flags need not be seen when all are allowed"),
 ];
+
+/// What debuggers need of their own processes; only by a tool's manifest. A traced process stays under its filter: the
+/// kernel asks it after the tracer has had its say.
+#[rustfmt::skip]
+pub(crate) const TRACING: &[Row] = &[
+    ("ptrace", libc::SYS_ptrace, "debuggers, of processes inside"),
+    ("process_vm_readv", libc::SYS_process_vm_readv, "debuggers, of processes inside"),
+    ("process_vm_writev", libc::SYS_process_vm_writev, "debuggers, of processes inside"),
+    ("kcmp", libc::SYS_kcmp, "debuggers, of processes inside"),
+];

@@ -56,9 +56,24 @@ impl Way {
     }
 }
 
+/// The host's id behind id 0 of the inside, by the range that a session has.
+pub(crate) fn base(slot: u32) -> Option<u32> {
+    (slot < SLOTS).then(|| FIRST + slot * RANGE)
+}
+
 fn refused(what: &str, fix: &str) -> RuntimeError {
     RuntimeError::Refused { what: what.into(), fix: fix.into() }
 }
+
+/// The caller as the owner of what is looked at, with nothing reserved: for who shows the same inside elsewhere.
+pub(crate) fn of_caller() -> Users {
+    let (uid, gid) = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
+    let way = if uid == 0 { Way::Root } else { Way::Single };
+    users(way, uid, gid, None)
+}
+
+/// Who the inside's user is to a kernel on which nobody else has reserved anything.
+pub(crate) const OF_FIRST: u32 = FIRST + USER;
 
 /// Decides for the calling process.
 pub(crate) fn choose(
@@ -230,6 +245,12 @@ impl Users {
     pub(crate) fn write_maps(&self, pid: i32) -> Result<(), RuntimeError> {
         run_map_tool("newuidmap", pid, &self.uid_map)?;
         run_map_tool("newgidmap", pid, &self.gid_map)
+    }
+
+    /// The host ids of the inside's root, where whoever makes its files is not that root already.
+    pub(crate) fn root_outside(&self) -> Option<(u32, u32)> {
+        let whole = self.way == Way::Root && self.uid_map.starts_with("0 ");
+        whole.then(|| (self.host_uid - USER, self.host_gid - USER))
     }
 
     /// The maps of the namespace that shows `owner`'s files as the inside's user's, for an idmapped mount.

@@ -2,7 +2,8 @@
 
 use cofferdam_model::{
     BlockedAttempt, Counters, EnforcementReport, FileChange, FileDifference, LayerPlace, LimitHit, Limits,
-    Mount, Profile, Provenance, SessionId, SkippedChange, Tier, Usage, UserMode, Weakness,
+    Mount, Profile, Provenance, SessionId, SkippedChange, SyscallSeen, Syscalls, Tier, Usage, UserMode,
+    Weakness,
 };
 use std::fmt;
 use std::io;
@@ -15,8 +16,10 @@ use std::sync::Arc;
 #[derive(Debug, Clone)]
 pub struct SandboxSpec {
     pub id: SessionId,
-    /// Shown inside at the same path, writable, with changes kept apart.
+    /// Shown inside, writable, with changes kept apart.
     pub workdir: PathBuf,
+    /// Where it stands inside; absent: at the same path.
+    pub shown_at: Option<PathBuf>,
     /// The caller's home: inside, an empty one stands at the same path, with toolchains read-only in it.
     pub home: PathBuf,
     /// Search path of the caller, which tells the toolchains that are in use.
@@ -28,8 +31,15 @@ pub struct SandboxSpec {
     pub limits: Limits,
     pub layer_place: LayerPlace,
     pub nested: bool,
+    /// Let processes inside trace each other.
+    pub tracing: bool,
+    pub syscalls: Syscalls,
+    /// The only programs of the host's that are there, by their paths; nothing: all of them.
+    pub programs: Option<Vec<PathBuf>>,
     /// It stays: give it what pausing and counting take, where the host has that.
     pub pausable: bool,
+    /// Nothing is known of the session yet: make what all of its kind have.
+    pub ahead: bool,
     pub network: Network,
     pub files: Vec<ShownFile>,
     pub require: Vec<String>,
@@ -128,6 +138,19 @@ pub struct Identity {
     pub home: PathBuf,
 }
 
+/// A system call as it is told.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Heard {
+    Refused(BlockedAttempt),
+    Passed(SyscallSeen),
+}
+
+/// Who is told of system calls. It is told by a thread of the sandbox's own.
+pub trait Witness: Send + Sync {
+    /// Whether it is on record. What is not ends the sandbox.
+    fn hear(&self, heard: Heard) -> bool;
+}
+
 /// What was seen when a sandbox came to its end.
 #[derive(Debug, Clone, Default)]
 pub struct Finished {
@@ -164,6 +187,9 @@ pub trait Begun {
     fn complete(self: Box<Self>, meanwhile: &mut dyn FnMut()) -> Result<Box<dyn Sandbox>, RuntimeError>;
 }
 
+/// Why a change is not to be kept, if it is not.
+pub type Refuses<'a> = &'a dyn Fn(&FileChange) -> Option<String>;
+
 /// A running sandbox. Dropping it ends every process in it and removes all that was made for it.
 pub trait Sandbox {
     fn report(&self) -> &EnforcementReport;
@@ -180,11 +206,17 @@ pub trait Sandbox {
     /// Readable when the guest's process has ended; nothing once that was seen.
     fn ended(&self) -> Option<BorrowedFd<'_>>;
 
-    /// Readable when `attempts` has something to tell; not every tier can.
-    fn alarm(&self) -> Option<BorrowedFd<'_>>;
+    /// Readable when a system call is to be told of and nobody listens yet: its caller waits. Nothing where there
+    /// is a witness, or nothing to tell; not every tier can.
+    fn alarm(&self) -> Option<BorrowedFd<'_>> {
+        None
+    }
 
-    /// Refused system calls since the last call. Must be called when `alarm` is readable: callers wait.
-    fn attempts(&mut self) -> Result<Vec<BlockedAttempt>, RuntimeError>;
+    /// From now on this witness is told of system calls, each before its caller goes on. Another guest, as after a
+    /// transaction, needs it again.
+    fn listen(&mut self, _: Arc<dyn Witness>) -> Result<(), RuntimeError> {
+        Ok(())
+    }
 
     /// Stops every process inside where it stands, so that none uses a processor. Refused where the host has
     /// nothing that holds for all of them.
@@ -200,6 +232,11 @@ pub trait Sandbox {
 
     /// What the session did to its work dir. Only after `finish`.
     fn changes(&mut self) -> Result<Vec<FileChange>, RuntimeError>;
+
+    /// Takes those changes out that are refused, each with the reason. Only after `finish`.
+    fn withhold(&mut self, _: Refuses<'_>) -> Result<Vec<SkippedChange>, RuntimeError> {
+        Ok(Vec::new())
+    }
 
     /// Carries the changes over to the host's work dir. Only after `finish`.
     fn commit(&mut self) -> Result<Committed, RuntimeError>;
@@ -227,4 +264,10 @@ pub trait Sandbox {
 
     /// Drops the session's own layer, and goes on with another over these. Ends what runs inside.
     fn rebase(&mut self, base: Base) -> Result<(), RuntimeError>;
+
+    /// Shows other programs and mounts from now on. Ends what runs inside.
+    fn refurnish(&mut self, _: &mut dyn FnMut(&mut SandboxSpec)) -> Result<(), RuntimeError> {
+        let what = "this tier cannot change what a sandbox that lives shows".into();
+        Err(RuntimeError::Refused { what, fix: "make another session".into() })
+    }
 }

@@ -3,9 +3,7 @@
 use crate::{
     Backend, Base, Begun, Committed, Doors, Finished, Identity, Probe, RuntimeError, Sandbox, SandboxSpec,
 };
-use cofferdam_model::{
-    BlockedAttempt, Counters, EnforcementReport, FileChange, FileDifference, Provenance, Tier,
-};
+use cofferdam_model::{Counters, EnforcementReport, FileChange, FileDifference, Provenance, Tier};
 use std::io::pipe;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
@@ -82,14 +80,6 @@ impl Sandbox for FakeSandbox {
 
     fn ended(&self) -> Option<BorrowedFd<'_>> {
         Some(self.ended.as_fd())
-    }
-
-    fn alarm(&self) -> Option<BorrowedFd<'_>> {
-        None
-    }
-
-    fn attempts(&mut self) -> Result<Vec<BlockedAttempt>, RuntimeError> {
-        Ok(Vec::new())
     }
 
     fn pause(&mut self) -> Result<(), RuntimeError> {

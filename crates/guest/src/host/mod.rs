@@ -15,7 +15,7 @@ mod rules;
 
 use crate::wire::{
     DATA_MAX, EXECS_MAX, Exec, Exited, Fault, FrameError, Header, Kind, Part, Reader, Resize, Side, Signal,
-    Size, Stream, Target, ToHost, Window, put, put_empty,
+    Size, Stream, Target, Task, ToHost, Window, put, put_empty,
 };
 use alloc::vec::Vec;
 use rules::Rules;
@@ -147,6 +147,21 @@ impl Client {
             other => other.map_err(Violation::Frame)?,
         }
         self.rules.begin(id, exec);
+        self.last_id = id;
+        Ok(ExecId(id))
+    }
+
+    /// A task is as an exec with the one output `Stdout`, on which its records are.
+    pub fn task(&mut self, task: &Task) -> Result<ExecId, HostError> {
+        if task.work.paths().any(|path| path.contains(&0)) {
+            return Err(HostError::Request("path"));
+        }
+        let id = self.last_id.checked_add(1).filter(|_| self.rules.has_room()).ok_or(HostError::TooMany)?;
+        match put(&mut self.unsent, Kind::Task, id, None, task) {
+            Err(FrameError::Length { length, .. }) => return Err(HostError::TooLong { bytes: length }),
+            other => other.map_err(Violation::Frame)?,
+        }
+        self.rules.begin_task(id);
         self.last_id = id;
         Ok(ExecId(id))
     }

@@ -1,6 +1,6 @@
 //! The bodies of frames, each one plain data in postcard's encoding.
 
-use super::{CONTROL_MAX, EXEC_MAX, FrameError, HEADER_LEN, Header, Kind, Stream};
+use super::{CONTROL_MAX, EXEC_MAX, FrameError, HEADER_LEN, Header, Kind, Stream, TASK_MAX, Task};
 use alloc::vec::Vec;
 use serde::{Deserialize, Serialize};
 
@@ -153,6 +153,7 @@ pub enum ToHost {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ToGuest<'a> {
     Exec(Exec<'a>),
+    Task(Task),
     Eof,
     Window(Window),
     Resize(Resize),
@@ -176,7 +177,7 @@ impl ToHost {
             Kind::Window => read(kind, body).map(Self::Window),
             Kind::Exited => read(kind, body).map(Self::Exited),
             Kind::Fault => read(kind, body).map(Self::Fault),
-            Kind::Exec | Kind::Data | Kind::Resize | Kind::Signal => Err(FrameError::Side(kind)),
+            Kind::Exec | Kind::Task | Kind::Data | Kind::Resize | Kind::Signal => Err(FrameError::Side(kind)),
         }
     }
 }
@@ -185,6 +186,7 @@ impl<'a> ToGuest<'a> {
     pub fn decode(kind: Kind, body: &'a [u8]) -> Result<Self, FrameError> {
         match kind {
             Kind::Exec => read(kind, body).map(Self::Exec),
+            Kind::Task => read(kind, body).map(Self::Task),
             Kind::Eof => Ok(Self::Eof),
             Kind::Window => read(kind, body).map(Self::Window),
             Kind::Resize => read(kind, body).map(Self::Resize),
@@ -210,7 +212,11 @@ pub fn put(
     // Writing to memory cannot fail, and these bodies have nothing that cannot be written.
     *out = postcard::to_extend(body, bytes).map_err(|_| FrameError::Body(kind))?;
     let length = u32::try_from(out.len() - start - HEADER_LEN).unwrap_or(u32::MAX);
-    let most = if kind == Kind::Exec { EXEC_MAX } else { CONTROL_MAX };
+    let most = match kind {
+        Kind::Exec => EXEC_MAX,
+        Kind::Task => TASK_MAX,
+        _ => CONTROL_MAX,
+    };
     if length > most {
         out.truncate(start);
         return Err(FrameError::Length { kind, length });

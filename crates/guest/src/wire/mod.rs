@@ -5,12 +5,17 @@
 
 mod message;
 mod reader;
+mod task;
 
 pub use message::{
     Exec, Exited, Fault, Hello, Outcome, Resize, Signal, Size, Started, Stdin, Step, Target, ToGuest, ToHost,
     Usage, User, Window, put, put_empty,
 };
 pub use reader::{Part, Reader};
+pub use task::{
+    Account, Change, Entry, FileKind, NOTES_MAX, RECORD_MAX, RecordError, Said, TASK_MAX, Task, WATCHES_MAX,
+    Why, Work,
+};
 
 /// In every header. Both sides must speak the same: the guest is embedded in the host.
 pub const VERSION: u8 = 1;
@@ -23,8 +28,8 @@ pub const WINDOW: u32 = 256 * 1024;
 pub const EXEC_MAX: u32 = 4 * 1024 * 1024;
 /// Of any other message.
 pub const CONTROL_MAX: u32 = 64;
-/// Running at once in one guest.
-pub const EXECS_MAX: usize = 64;
+/// Running at once in one guest: commands and tasks.
+pub const EXECS_MAX: usize = 256;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
@@ -49,6 +54,8 @@ pub enum Kind {
     Exited = 9,
     /// Guest: the host broke the protocol, and the guest ends.
     Fault = 10,
+    /// Host: do this. From here on it is as an exec that has one output.
+    Task = 11,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -100,8 +107,8 @@ pub struct Header {
 
 impl Kind {
     fn from_byte(byte: u8) -> Option<Self> {
-        use Kind::{Data, Eof, Exec, Exited, Fault, Hello, Resize, Signal, Started, Window};
-        [Hello, Exec, Started, Data, Eof, Window, Resize, Signal, Exited, Fault]
+        use Kind::{Data, Eof, Exec, Exited, Fault, Hello, Resize, Signal, Started, Task, Window};
+        [Hello, Exec, Started, Data, Eof, Window, Resize, Signal, Exited, Fault, Task]
             .into_iter()
             .find(|kind| *kind as u8 == byte)
     }
@@ -109,7 +116,7 @@ impl Kind {
     const fn may_come_from(self, side: Side) -> bool {
         match self {
             Self::Data | Self::Eof | Self::Window => true,
-            Self::Exec | Self::Resize | Self::Signal => matches!(side, Side::Host),
+            Self::Exec | Self::Resize | Self::Signal | Self::Task => matches!(side, Side::Host),
             Self::Hello | Self::Started | Self::Exited | Self::Fault => matches!(side, Side::Guest),
         }
     }
@@ -135,6 +142,7 @@ impl Kind {
             Self::Data => length > 0 && length <= DATA_MAX,
             Self::Eof => length == 0,
             Self::Exec => length > 0 && length <= EXEC_MAX,
+            Self::Task => length > 0 && length <= TASK_MAX,
             _ => length > 0 && length <= CONTROL_MAX,
         }
     }

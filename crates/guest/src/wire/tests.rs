@@ -117,7 +117,7 @@ proptest! {
     }
 
     #[test]
-    fn no_body_makes_a_decoder_panic(body in prop::collection::vec(any::<u8>(), 0..300), kind in 0_u8..12) {
+    fn no_body_makes_a_decoder_panic(body in prop::collection::vec(any::<u8>(), 0..300), kind in 0_u8..14) {
         if let Some(kind) = Kind::from_byte(kind) {
             let _ = (ToHost::decode(kind, &body), ToGuest::decode(kind, &body));
         }
@@ -130,6 +130,67 @@ proptest! {
             prop_assert_eq!(header.encode(), bytes);
         }
     }
+}
+
+fn any_entry() -> impl Strategy<Value = Entry> {
+    let text = || prop::collection::vec(any::<u8>(), 0..40);
+    let kind = prop_oneof![Just(FileKind::File), Just(FileKind::Directory), Just(FileKind::Link)];
+    let numbers = (any::<u64>(), any::<u32>(), any::<u32>(), any::<u32>(), any::<i64>(), any::<u32>());
+    let notes = prop::collection::vec((text(), text()), 0..3);
+    (text(), kind, numbers, text(), text(), prop::option::of(text()), notes).prop_map(
+        |(name, kind, (size, mode, uid, gid, modified_s, modified_ns), owner, group, target, notes)| Entry {
+            name,
+            kind,
+            size,
+            mode,
+            uid,
+            gid,
+            owner,
+            group,
+            modified_s,
+            modified_ns,
+            target,
+            notes,
+        },
+    )
+}
+
+proptest! {
+    #[test]
+    fn a_record_reads_back_and_leaves_what_follows(entry in any_entry(), rest in prop::collection::vec(any::<u8>(), 0..30)) {
+        let said = Said::Changed { change: Change::Written, name: entry.name.clone(), entry: Some(entry) };
+        let mut bytes = said.record();
+        let size = bytes.len();
+        for cut in [0, 3, 4, size - 1] {
+            prop_assert_eq!(Said::read(&bytes[..cut]), Ok(None));
+        }
+        bytes.extend_from_slice(&rest);
+        prop_assert_eq!(Said::read(&bytes), Ok(Some((said, size))));
+    }
+
+    #[test]
+    fn no_bytes_make_a_record_panic(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
+        let _ = Said::read(&bytes);
+    }
+
+    #[test]
+    fn a_task_reads_back(path in prop::collection::vec(any::<u8>(), 0..4096), id in 1..u32::MAX, piece in 1_usize..5000) {
+        let work = Work::Write { path, mode: Some(0o644), notes: Some(Vec::new()) };
+        let task = Task { user: Some(User { uid: 1, gid: 2, groups: Vec::new() }), owner: Some((3, 4)), work };
+        let mut bytes = Vec::new();
+        put(&mut bytes, Kind::Task, id, None, &task).unwrap();
+        let frames = cut(Side::Host, &bytes, piece).unwrap();
+        prop_assert_eq!(frames.len(), 1);
+        prop_assert_eq!(ToGuest::decode(frames[0].0.kind, &frames[0].1), Ok(ToGuest::Task(task)));
+    }
+}
+
+#[test]
+fn a_record_longer_than_any_is_none() {
+    let long = (RECORD_MAX as u32 + 1).to_le_bytes();
+    assert_eq!(Said::read(&long), Err(RecordError::Length(RECORD_MAX as u32 + 1)));
+    assert_eq!(Said::read(&[0; 8]), Err(RecordError::Length(0)));
+    assert_eq!(Said::read(&[2, 0, 0, 0, 0, 0]), Err(RecordError::Body));
 }
 
 #[track_caller]

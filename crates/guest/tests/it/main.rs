@@ -9,4 +9,6 @@ mod harness;
 #[cfg(test)]
 mod streams;
 #[cfg(test)]
+mod tasks;
+#[cfg(test)]
 mod terminal;

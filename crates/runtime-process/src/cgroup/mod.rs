@@ -44,7 +44,7 @@ impl Controller {
 }
 
 /// The limits to be held. A controller without one is not used.
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub(crate) struct Wanted {
     pub(crate) memory: Option<Bytes>,
     pub(crate) pids: Option<u32>,

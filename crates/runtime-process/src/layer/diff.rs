@@ -19,7 +19,7 @@ const HOLLOW: i64 = 1 << 30;
 
 /// What the session did to its work dir, parents before children.
 pub fn diff(layer: &Layer) -> Result<Vec<FileChange>, RuntimeError> {
-    let mut walk = Walk { layer, found: Vec::new(), buffer: vec![0; 128 << 10] };
+    let mut walk = Walk { layer, found: Vec::new(), buffer: Vec::new() };
     let dirs =
         Dirs { upper: layer.upper.as_fd(), lower: Some(layer.workdir.as_fd()), depth: 0, opaque: false };
     walk.dir(dirs, Path::new(""))?;

@@ -5,6 +5,7 @@
 //! trusted to be what it was a moment ago, and no mark of the overlay is believed that the inside could set.
 
 mod apply;
+pub mod archive;
 mod attributes;
 mod commit;
 mod copy;
@@ -22,16 +23,17 @@ mod stage;
 mod survey;
 mod text;
 mod tree;
+mod withhold;
 
 pub use commit::{Moment, Watch, commit};
 pub use diff::diff;
 pub(crate) use flatten::flatten;
-pub(crate) use recover::leave;
-pub use recover::{Recovered, pending, recover};
+pub use recover::{Recovered, leave, pending, recover};
 pub(crate) use remove::remove_tree;
 pub use stack::{Layers, Stack};
 pub use text::{FileDiff, text_diff};
 pub use tree::{Counts, tree_hash};
+pub use withhold::withhold;
 
 use crate::layout::Layout;
 use cofferdam_model::{FileKind, Provenance};
@@ -97,11 +99,11 @@ impl Began {
     }
 
     /// As others keep it.
-    pub(crate) fn kept(&self, ids: Option<u32>) -> Provenance {
+    pub fn kept(&self, ids: Option<u32>) -> Provenance {
         Provenance { seconds: self.stamp.0, nanos: self.stamp.1, lead: self.lead as i64, ids }
     }
 
-    pub(crate) fn at(since: Provenance) -> Self {
+    pub fn at(since: Provenance) -> Self {
         Self { stamp: (since.seconds, since.nanos), lead: since.lead.into() }
     }
 

@@ -84,7 +84,7 @@ pub fn pending(dir: &Path) -> Option<PathBuf> {
 }
 
 /// Removes a session's directory, unless a commit in it still has to be completed.
-pub(crate) fn leave(dir: &Path) {
+pub fn leave(dir: &Path) {
     if !journal::is_pending(dir) {
         let _ = remove::remove_tree(dir);
     }

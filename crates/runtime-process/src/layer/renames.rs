@@ -25,7 +25,7 @@ pub(super) fn pair(layer: &Layer, found: &mut Vec<FileChange>) -> Result<(), Run
         created: HashMap::new(),
         renamed: HashMap::new(),
         looks: 0,
-        buffer: vec![0; 128 << 10],
+        buffer: Vec::new(),
     };
     for (at, change) in found.iter().enumerate() {
         if let (ChangeOp::Created, Some(size @ 1..), Some(digest)) = (change.op, change.size, change.digest) {

@@ -32,8 +32,7 @@ pub(super) const READ_FILE: OFlags =
 /// The digest of everything beneath `root`. The directory itself counts by its content only.
 pub fn tree_hash(root: &Path, counts: Counts) -> Result<Digest, RuntimeError> {
     let dir = super::open_dir(root)?;
-    let mut walk =
-        Walk { counts, seen: 0, linked: HashMap::new(), at: PathBuf::new(), buffer: vec![0; 128 << 10] };
+    let mut walk = Walk { counts, seen: 0, linked: HashMap::new(), at: PathBuf::new(), buffer: Vec::new() };
     let digest = walk.dir(dir.as_fd(), 0);
     digest.map_err(|errno| io(format!("read {}", root.join(&walk.at).display()))(errno))
 }
@@ -122,8 +121,12 @@ fn attributes_of(file: BorrowedFd<'_>, hasher: &mut Hasher) -> Result<(), Errno>
     Ok(())
 }
 
+/// What files are read by. It is made for the first one: most sessions have none to read.
+const BUFFER: usize = 128 << 10;
+
 /// Holes count as the zeros that they read as.
-pub(super) fn content(file: &OwnedFd, buffer: &mut [u8]) -> Result<Digest, Errno> {
+pub(super) fn content(file: &OwnedFd, buffer: &mut Vec<u8>) -> Result<Digest, Errno> {
+    buffer.resize(BUFFER, 0);
     let mut hasher = Hasher::new();
     loop {
         match rustix::io::read(file, &mut *buffer)? {

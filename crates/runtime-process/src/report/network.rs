@@ -20,16 +20,18 @@ const PATIENCE: Duration = Duration::from_secs(1);
 pub(super) fn capture(namespace: u64, doors: Option<&Doors>, knocks: &[SocketAddr]) -> Control {
     let off = |detail: String| line("network.capture", State::Off, detail, json!(null));
     let Some(doors) = doors else { return off("there are no doors".into()) };
-    let heard = heard(doors);
-    if let Some(missed) =
-        knocks.iter().find(|knock| !heard.contains(&("TCP", **knock)) || !heard.contains(&("UDP", **knock)))
-    {
-        return off(format!("what is sent to {missed} and the like does not come to the doors"));
-    }
     match are_inside(namespace, doors) {
         Ok(true) => {}
         Ok(false) => return off("the doors are not in the sandbox's network".into()),
         Err(error) => return off(format!("the doors cannot be looked at: {error}")),
+    }
+    let heard = heard(doors);
+    if let Some(missed) =
+        knocks.iter().find(|knock| !heard.contains(&("TCP", **knock)) || !heard.contains(&("UDP", **knock)))
+    {
+        return off(format!(
+            "what is sent to {missed} and the like does not come to the doors, and nowhere else: only what asks the proxy is carried"
+        ));
     }
     let address = |local: io::Result<SocketAddr>| local.map(|at| at.to_string()).unwrap_or_default();
     let (proxy, dns) = (address(doors.proxy.local_addr()), address(doors.dns_udp.local_addr()));

@@ -1,11 +1,12 @@
 //! Runs commands in a sandbox. A tier does not know what its guest says, so the few frames that are needed of
 //! docs/guest-protocol.md are written and read here by hand.
 
-use cofferdam_runtime::Sandbox;
+use cofferdam_runtime::{Heard, Sandbox, Witness};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::fs::File;
 use std::io::{Read, Write};
 use std::os::fd::AsFd;
+use std::sync::{Arc, Mutex};
 
 const PATIENCE: Timespec = Timespec { tv_sec: 60, tv_nsec: 0 };
 const EXEC: u8 = 2;
@@ -13,11 +14,37 @@ const DATA: u8 = 4;
 const EXITED: u8 = 9;
 
 pub(crate) struct Inside {
-    pub(crate) sandbox: Box<dyn Sandbox>,
+    _sandbox: Box<dyn Sandbox>,
     channel: File,
     execs: u32,
-    /// System calls that were refused so far.
-    pub(crate) refused: Vec<String>,
+    pub(crate) heard: Arc<Calls>,
+}
+
+/// System calls that were told of so far.
+#[derive(Default)]
+pub(crate) struct Calls(Mutex<Vec<Heard>>);
+
+impl Witness for Calls {
+    fn hear(&self, heard: Heard) -> bool {
+        self.0.lock().unwrap().push(heard);
+        true
+    }
+}
+
+impl Calls {
+    /// Those since the last time.
+    pub(crate) fn take(&self) -> Vec<Heard> {
+        std::mem::take(&mut self.0.lock().unwrap())
+    }
+
+    /// The names of those that were refused.
+    pub(crate) fn refused(&self) -> Vec<String> {
+        let name = |heard: Heard| match heard {
+            Heard::Refused(attempt) => Some(attempt.syscall),
+            Heard::Passed(_) => None,
+        };
+        self.take().into_iter().filter_map(name).collect()
+    }
 }
 
 /// What a command wrote, stdout and stderr in the order they came.
@@ -44,7 +71,9 @@ fn list(into: &mut Vec<u8>, items: &[&str]) {
 impl Inside {
     pub(crate) fn new(mut sandbox: Box<dyn Sandbox>) -> Self {
         let channel = File::from(sandbox.take_channel().unwrap());
-        Self { sandbox, channel, execs: 0, refused: Vec::new() }
+        let heard = Arc::new(Calls::default());
+        sandbox.listen(heard.clone()).unwrap();
+        Self { _sandbox: sandbox, channel, execs: 0, heard }
     }
 
     pub(crate) fn run(&mut self, argv: &[&str]) -> Said {
@@ -101,18 +130,9 @@ impl Inside {
     /// Until the guest says something. Whoever makes a refused call waits for us meanwhile.
     fn wait(&mut self) {
         loop {
-            let alarm = self.sandbox.alarm().unwrap();
-            let mut set = [
-                PollFd::from_borrowed_fd(self.channel.as_fd(), PollFlags::IN),
-                PollFd::from_borrowed_fd(alarm, PollFlags::IN),
-            ];
+            let mut set = [PollFd::from_borrowed_fd(self.channel.as_fd(), PollFlags::IN)];
             assert!(poll(&mut set, Some(&PATIENCE)).unwrap() > 0, "the guest says nothing");
-            let (heard, alarmed) = (!set[0].revents().is_empty(), !set[1].revents().is_empty());
-            if alarmed {
-                let attempts = self.sandbox.attempts().unwrap();
-                self.refused.extend(attempts.into_iter().map(|attempt| attempt.syscall));
-            }
-            if heard {
+            if !set[0].revents().is_empty() {
                 return;
             }
         }

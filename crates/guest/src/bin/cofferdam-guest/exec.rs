@@ -2,6 +2,7 @@
 
 use crate::outbox::Outbox;
 use crate::streams::{Fate, Input, Output};
+use crate::tasks;
 use crate::terminal::{self, Terminal};
 use alloc::ffi::CString;
 use alloc::vec::Vec;
@@ -79,6 +80,26 @@ impl Exec {
                 None
             }
         })
+    }
+
+    /// As `start`, for what the guest does itself, in a child of its own.
+    pub(crate) fn task(id: u32, task: &wire::Task, outbox: &mut Outbox) -> Option<Self> {
+        let user = task.user.as_ref().map(|user| User { uid: user.uid, gid: user.gid, groups: &user.groups });
+        let started = Ends::task().map_err(|errno| Failure { step: spawn::Step::Stdio, errno });
+        let started = started.and_then(|ends| {
+            spawn::fork(ends.stdio(), user, |ready| tasks::perform(task, ready)).map(|leader| (leader, ends))
+        });
+        match started {
+            Ok((leader, ends)) => {
+                let pid = leader.as_raw_nonzero().get() as u32;
+                outbox.put(Kind::Started, id, None, &Started { pid });
+                Some(Self::running(id, leader, ends))
+            }
+            Err(failure) => {
+                refuse(id, outcome_of(failure), outbox);
+                None
+            }
+        }
     }
 
     /// Pipes are the command's alone from now on; its terminal stays open here too.
@@ -167,7 +188,8 @@ impl Exec {
         };
         let _ = match to {
             Target::Leader => kill_process(leader, signal),
-            Target::Group => kill_process_group(leader, signal),
+            // One that has only just begun may not lead its group yet.
+            Target::Group => kill_process_group(leader, signal).or_else(|_| kill_process(leader, signal)),
             Target::Foreground => kill_process_group(foreground().unwrap_or(leader), signal),
         };
     }
@@ -229,6 +251,18 @@ impl Ends {
         let (theirs_err, stderr) = output(Stream::Stderr)?;
         let theirs = Theirs::Pipes([theirs_in, theirs_out, theirs_err]);
         Ok(Self { input, outputs: Vec::from([stdout, stderr]), theirs })
+    }
+
+    /// One output: what a task has to say of errors is in its records.
+    fn task() -> Result<Self, Errno> {
+        let Self { input, mut outputs, theirs } = Self::pipes(Stdin::Piped)?;
+        outputs.truncate(1);
+        let null = rustix::fs::open(c"/dev/null", OFlags::WRONLY | OFlags::CLOEXEC, Mode::empty())?;
+        let theirs = match theirs {
+            Theirs::Pipes([stdin, stdout, _]) => Theirs::Pipes([stdin, stdout, null]),
+            terminal @ Theirs::Terminal(_) => terminal,
+        };
+        Ok(Self { input, outputs, theirs })
     }
 
     fn terminal(size: wire::Size, user: Option<&wire::User>) -> Result<Self, Errno> {

@@ -245,7 +245,7 @@ fn obey(
     outbox: &mut Outbox,
 ) -> Result<(), Fault> {
     let (id, known) = (header.id, execs.iter().position(|exec| exec.id == header.id));
-    if let ToGuest::Exec(request) = &message {
+    if matches!(message, ToGuest::Exec(_) | ToGuest::Task(_)) {
         if known.is_some() {
             return Err(Fault::Id);
         }
@@ -254,12 +254,21 @@ fn obey(
             exec::refuse(id, Outcome::Failed { step: Step::Fork, errno }, outbox);
             return Ok(());
         }
-        execs.extend(Exec::start(id, request, outbox)?);
-        return Ok(());
     }
+    let message = match message {
+        ToGuest::Exec(request) => {
+            execs.extend(Exec::start(id, &request, outbox)?);
+            return Ok(());
+        }
+        ToGuest::Task(task) => {
+            execs.extend(Exec::task(id, &task, outbox));
+            return Ok(());
+        }
+        other => other,
+    };
     let Some(exec) = known.and_then(|at| execs.get_mut(at)) else { return Ok(()) };
     match message {
-        ToGuest::Exec(_) => (),
+        ToGuest::Exec(_) | ToGuest::Task(_) => (),
         ToGuest::Eof => {
             if let Some(input) = &mut exec.input {
                 input.end();

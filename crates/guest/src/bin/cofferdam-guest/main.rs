@@ -1,5 +1,6 @@
 //! The first process inside a sandbox: it runs what the host asks for, carries the streams, reaps what is left
-//! behind, and ends when the host is gone, which ends everything inside.
+//! behind, and ends when the host is gone, which ends everything inside. Of a virtual machine it is the first
+//! process as well, before there is an inside: see `first`.
 //!
 //! One thread and one poll loop. It decides nothing and protects nothing: it is inside, with the code it runs.
 //! What it must not do is fail the host that asks, or give the commands more than their three descriptors.
@@ -9,9 +10,11 @@
 extern crate alloc;
 
 mod exec;
+mod first;
 mod guest;
 mod outbox;
 mod streams;
+mod tasks;
 mod terminal;
 
 use cofferdam_guest::{CHANNEL, exit};
@@ -32,6 +35,9 @@ fn main() {
 }
 
 fn run() -> i32 {
+    if first::is_due() {
+        return first::run();
+    }
     // Nothing is given back at the end: the kernel is faster at it, and a SIGPIPE that waits stays blocked.
     match prepare().map(ManuallyDrop::new) {
         Ok(mut guest) => guest.serve(),
