@@ -1,0 +1,264 @@
+//! An image as it is given out, block by block, and as it is kept for the next time.
+
+use super::tree::Tree;
+use super::{BLOCK, erofs};
+use rustix::fs::{Mode, OFlags};
+use std::ffi::OsStr;
+use std::fs::{self, File};
+use std::io::{self, Write};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{FileExt, MetadataExt};
+use std::path::Path;
+
+/// A file of the host's in the image.
+pub(super) struct Extent<'a> {
+    pub(super) start: u32,
+    pub(super) nanos: u32,
+    pub(super) size: u64,
+    pub(super) inode: u64,
+    pub(super) seconds: i64,
+    pub(super) name: &'a [u8],
+}
+
+/// Of an extent, as it is kept: all of the above, with the name by its place.
+const RECORD: usize = 40;
+/// So many files stay open.
+const OPEN: usize = 32;
+
+/// Names and where files begin. Files are found by the block that is asked for, so extents are in that order.
+#[derive(Debug, Default)]
+pub(crate) struct Image {
+    pub(super) meta: Vec<u8>,
+    extents: Vec<u8>,
+    names: Vec<u8>,
+}
+
+impl Image {
+    /// Nothing if a name or the whole is larger than the file system can say.
+    pub(crate) fn of(tree: &Tree) -> Option<Self> {
+        erofs::write(tree)
+    }
+
+    pub(super) fn add(&mut self, extent: &Extent<'_>) -> Option<()> {
+        let name = u32::try_from(self.names.len()).ok()?;
+        self.extents.extend_from_slice(&extent.start.to_le_bytes());
+        self.extents.extend_from_slice(&extent.nanos.to_le_bytes());
+        self.extents.extend_from_slice(&extent.size.to_le_bytes());
+        self.extents.extend_from_slice(&extent.inode.to_le_bytes());
+        self.extents.extend_from_slice(&extent.seconds.to_le_bytes());
+        self.extents.extend_from_slice(&name.to_le_bytes());
+        self.extents.extend_from_slice(&u32::try_from(extent.name.len()).ok()?.to_le_bytes());
+        self.names.extend_from_slice(extent.name);
+        Some(())
+    }
+
+    /// What it is, by its names, owners, sizes and times.
+    pub(crate) fn digest(&self) -> cofferdam_model::Digest {
+        let mut hasher = cofferdam_seal::Hasher::new();
+        for part in [&self.meta, &self.extents, &self.names] {
+            hasher.update(&(part.len() as u64).to_le_bytes());
+            hasher.update(part);
+        }
+        hasher.finish()
+    }
+
+    /// Writes it down, to be opened by `Kept::open`.
+    pub(crate) fn keep(&self, to: &mut impl Write) -> io::Result<()> {
+        for part in [&self.meta, &self.extents, &self.names] {
+            to.write_all(&(part.len() as u64).to_le_bytes())?;
+        }
+        [&self.meta, &self.extents, &self.names].into_iter().try_for_each(|part| to.write_all(part))
+    }
+
+    /// To be given out.
+    pub(crate) fn give(self) -> Kept {
+        let Self { meta, extents, names } = self;
+        let (meta_length, extents_length) = (meta.len() as u64, extents.len() as u64);
+        let mut bytes = meta;
+        bytes.extend_from_slice(&extents);
+        bytes.extend_from_slice(&names);
+        Kept {
+            from: From::Memory(bytes),
+            begin: 0,
+            meta: meta_length,
+            extents: extents_length,
+            open: Vec::new(),
+        }
+    }
+}
+
+#[derive(Debug)]
+enum From {
+    Memory(Vec<u8>),
+    File(File),
+}
+
+impl From {
+    fn read(&self, at: u64, bytes: &mut [u8]) -> io::Result<()> {
+        match self {
+            Self::File(file) => file.read_exact_at(bytes, at),
+            Self::Memory(all) => {
+                let at = usize::try_from(at).unwrap_or(usize::MAX);
+                let part = at.checked_add(bytes.len()).and_then(|end| all.get(at..end));
+                bytes.copy_from_slice(part.ok_or(io::ErrorKind::UnexpectedEof)?);
+                Ok(())
+            }
+        }
+    }
+}
+
+/// An image that is given out.
+#[derive(Debug)]
+pub(crate) struct Kept {
+    from: From,
+    begin: u64,
+    meta: u64,
+    extents: u64,
+    /// The files that were read last, by the block they begin at.
+    open: Vec<(u32, File)>,
+}
+
+struct Found {
+    start: u32,
+    nanos: u32,
+    size: u64,
+    inode: u64,
+    seconds: i64,
+    name: (u64, usize),
+}
+
+impl Kept {
+    pub(crate) fn open(path: &Path) -> io::Result<Self> {
+        let file = File::open(path)?;
+        let mut head = [0u8; 24];
+        file.read_exact_at(&mut head, 0)?;
+        let number = |at: usize| {
+            head.get(at..at + 8).and_then(|part| part.try_into().ok()).map_or(0, u64::from_le_bytes)
+        };
+        let (meta, extents, names) = (number(0), number(8), number(16));
+        let whole = [24, meta, extents, names].into_iter().try_fold(0u64, u64::checked_add);
+        if whole != Some(file.metadata()?.len())
+            || !meta.is_multiple_of(BLOCK)
+            || extents % RECORD as u64 != 0
+        {
+            return Err(io::Error::new(io::ErrorKind::InvalidData, "the image's own list is damaged"));
+        }
+        Ok(Self { from: From::File(file), begin: 24, meta, extents, open: Vec::new() })
+    }
+
+    /// Fills `bytes` with what the disk has from `at` on. Beyond its end there is nothing but zeros.
+    pub(crate) fn read(&mut self, at: u64, bytes: &mut [u8]) -> io::Result<()> {
+        let mut done = 0;
+        while done < bytes.len() {
+            let at = at + done as u64;
+            let rest = bytes.get_mut(done..).unwrap_or_default();
+            done += self.some(at, rest)?;
+        }
+        Ok(())
+    }
+
+    /// Up to where something else begins.
+    fn some(&mut self, at: u64, bytes: &mut [u8]) -> io::Result<usize> {
+        let upto = |bytes: &[u8], end: u64| bytes.len().min(usize::try_from(end - at).unwrap_or(usize::MAX));
+        if at < self.meta {
+            let count = upto(bytes, self.meta);
+            self.from.read(self.begin + at, bytes.get_mut(..count).unwrap_or_default())?;
+            return Ok(count);
+        }
+        let block = u32::try_from(at / BLOCK).unwrap_or(u32::MAX);
+        let (found, next) = self.find(block)?;
+        let next = next.map_or(u64::MAX, |start| u64::from(start) * BLOCK);
+        let count = upto(bytes, next);
+        let bytes = bytes.get_mut(..count).unwrap_or_default();
+        bytes.fill(0);
+        if let Some(found) = found {
+            let from = at - u64::from(found.start) * BLOCK;
+            let there = found.size.saturating_sub(from);
+            let part = bytes.len().min(usize::try_from(there).unwrap_or(usize::MAX));
+            if part > 0 {
+                let file = self.file(&found)?;
+                file.read_exact_at(bytes.get_mut(..part).unwrap_or_default(), from)?;
+            }
+        }
+        Ok(count)
+    }
+
+    fn record(&self, at: u64) -> io::Result<Found> {
+        let mut bytes = [0u8; RECORD];
+        self.from.read(self.begin + self.meta + at * RECORD as u64, &mut bytes)?;
+        let four = |at: usize| {
+            bytes.get(at..at + 4).and_then(|part| part.try_into().ok()).map_or(0, u32::from_le_bytes)
+        };
+        let eight = |at: usize| {
+            bytes.get(at..at + 8).and_then(|part| part.try_into().ok()).map_or(0, u64::from_le_bytes)
+        };
+        Ok(Found {
+            start: four(0),
+            nanos: four(4),
+            size: eight(8),
+            inode: eight(16),
+            seconds: eight(24).cast_signed(),
+            name: (u64::from(four(32)), four(36) as usize),
+        })
+    }
+
+    /// The file that this block may belong to, and where the one after it begins.
+    fn find(&self, block: u32) -> io::Result<(Option<Found>, Option<u32>)> {
+        let count = self.extents / RECORD as u64;
+        let (mut low, mut high) = (0, count);
+        while low < high {
+            let middle = low + (high - low) / 2;
+            if self.record(middle)?.start <= block { low = middle + 1 } else { high = middle }
+        }
+        let found = if low > 0 { Some(self.record(low - 1)?) } else { None };
+        let next = if low < count { Some(self.record(low)?.start) } else { None };
+        Ok((found, next))
+    }
+
+    fn file(&mut self, found: &Found) -> io::Result<&File> {
+        if let Some(at) = self.open.iter().position(|(start, _)| *start == found.start) {
+            let kept = self.open.remove(at);
+            self.open.push(kept);
+        } else {
+            let mut name = vec![0u8; found.name.1];
+            self.from.read(self.begin + self.meta + self.extents + found.name.0, &mut name)?;
+            let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+            let file = File::from(rustix::fs::open(OsStr::from_bytes(&name), flags, Mode::empty())?);
+            let meta = file.metadata()?;
+            let same = meta.is_file()
+                && (meta.ino(), meta.len()) == (found.inode, found.size)
+                && (meta.mtime(), meta.mtime_nsec()) == (found.seconds, i64::from(found.nanos));
+            if !same {
+                return Err(io::Error::other("the host's file has changed since the image was made"));
+            }
+            if self.open.len() == OPEN {
+                self.open.remove(0);
+            }
+            self.open.push((found.start, file));
+        }
+        self.open.last().map(|(_, file)| file).ok_or_else(|| io::ErrorKind::NotFound.into())
+    }
+}
+
+/// The directories that an image was made from, as a text; and whether they are all as they were.
+pub(crate) fn witness(tree: &Tree) -> Vec<u8> {
+    let mut text = Vec::new();
+    for (path, (seconds, nanos)) in &tree.seen {
+        text.extend_from_slice(format!("{seconds} {nanos} ").as_bytes());
+        text.extend_from_slice(path.as_os_str().as_bytes());
+        text.push(0);
+    }
+    text
+}
+
+pub(crate) fn holds(witness: &[u8]) -> bool {
+    let mut all = witness.split(|byte| *byte == 0).filter(|line| !line.is_empty());
+    all.all(|line| {
+        let mut parts = line.splitn(3, |byte| *byte == b' ');
+        let mut number = || parts.next().and_then(|part| str::from_utf8(part).ok()?.parse::<i64>().ok());
+        let (Some(seconds), Some(nanos)) = (number(), number()) else { return false };
+        let Some(path) = parts.next() else { return false };
+        fs::symlink_metadata(OsStr::from_bytes(path))
+            .is_ok_and(|meta| (meta.mtime(), meta.mtime_nsec()) == (seconds, nanos))
+    })
+}

@@ -1,0 +1,103 @@
+//! Starts a VMM where it can do little: in a sandbox of the process tier, from which nothing of the host is seen but
+//! its program. Everything it works with is handed to it open: sockets, memory, disks. It can open nothing else.
+//!
+//! The host runs this program a second time, in that sandbox; that one takes the descriptors, starts the VMM with
+//! them, and stays to carry the machine's connections to the sandbox's network, whose doors the host serves.
+
+use crate::carry::{self, Far};
+use rustix::io::FdFlags;
+use rustix::net::{
+    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage,
+    SendFlags,
+};
+use serde::{Deserialize, Serialize};
+use std::io::{self, IoSlice, IoSliceMut, Read, Write};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+/// Descriptors that are given at once.
+const MOST: usize = 16;
+/// Of the order.
+const ORDER: usize = 64 << 10;
+
+/// What is to be started, and what is given along, by name: `{name}` in an argument is that descriptor's number.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct Order {
+    pub(crate) argv: Vec<String>,
+    pub(crate) given: Vec<String>,
+    /// Which of them is the machine's network, to be carried. It is not the VMM's.
+    pub(crate) network: Option<String>,
+}
+
+/// The host's part.
+pub(crate) fn hand_over(stream: &mut UnixStream, order: &Order, given: &[BorrowedFd<'_>]) -> io::Result<()> {
+    let text = serde_json::to_vec(order)?;
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MOST))];
+    let mut control = SendAncillaryBuffer::new(&mut space);
+    if given.len() > MOST || !control.push(SendAncillaryMessage::ScmRights(given)) {
+        return Err(io::ErrorKind::InvalidInput.into());
+    }
+    let length = (text.len() as u32).to_le_bytes();
+    rustix::net::sendmsg(stream.as_fd(), &[IoSlice::new(&length)], &mut control, SendFlags::NOSIGNAL)?;
+    stream.write_all(&text)
+}
+
+fn take_over(stream: &mut UnixStream) -> io::Result<(Order, Vec<OwnedFd>)> {
+    let mut length = [0u8; 4];
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MOST))];
+    let mut control = RecvAncillaryBuffer::new(&mut space);
+    let mut parts = [IoSliceMut::new(&mut length)];
+    let got = rustix::net::recvmsg(stream.as_fd(), &mut parts, &mut control, RecvFlags::CMSG_CLOEXEC)?;
+    if got.bytes != 4 {
+        return Err(io::ErrorKind::UnexpectedEof.into());
+    }
+    let mut given = Vec::new();
+    for message in control.drain() {
+        if let RecvAncillaryMessage::ScmRights(rights) = message {
+            given.extend(rights);
+        }
+    }
+    let length = u32::from_le_bytes(length) as usize;
+    if length > ORDER {
+        return Err(io::ErrorKind::InvalidData.into());
+    }
+    let mut text = vec![0; length];
+    stream.read_exact(&mut text)?;
+    Ok((serde_json::from_slice(&text)?, given))
+}
+
+/// The part in the sandbox: starts what it is told to, and ends when that does, with its code.
+pub fn launch(socket: &Path) -> io::Result<i32> {
+    let mut stream = UnixStream::connect(socket)?;
+    let (order, given) = take_over(&mut stream)?;
+    drop(stream);
+    let mut named: Vec<(String, OwnedFd)> = order.given.into_iter().zip(given).collect();
+    let network = order.network.and_then(|name| {
+        let at = named.iter().position(|(given, _)| *given == name)?;
+        Some(named.swap_remove(at).1)
+    });
+    let number = |mut text: String| {
+        for (name, descriptor) in &named {
+            text = text.replace(&format!("{{{name}}}"), &descriptor.as_raw_fd().to_string());
+        }
+        text
+    };
+    let argv: Vec<String> = order.argv.into_iter().map(number).collect();
+    let Some((program, arguments)) = argv.split_first() else {
+        return Err(io::ErrorKind::InvalidInput.into());
+    };
+    for (_, descriptor) in &named {
+        rustix::io::fcntl_setfd(descriptor, FdFlags::empty())?;
+    }
+    let mut vmm = Command::new(program).args(arguments).stdin(Stdio::null()).spawn()?;
+    drop(named);
+    if let Some(network) = network {
+        let pid = rustix::process::Pid::from_child(&vmm);
+        let ended = rustix::process::pidfd_open(pid, rustix::process::PidfdFlags::empty())?;
+        carry::carry(network, Far::Outside, Some(ended))?;
+    }
+    Ok(vmm.wait()?.code().unwrap_or(1))
+}

@@ -1,0 +1,326 @@
+//! One VMM at work: the sandbox around it, the monitor, the ports. Dropping it ends it.
+
+use crate::inside::{GUEST, HOUSE, NET};
+use crate::launch::{self, Order};
+use crate::nbd::{self, Disk};
+use cofferdam_guest::host::{Client, Event, Received};
+use cofferdam_guest::wire::{Exec, Stdin};
+use cofferdam_model::{EnforcementReport, LayerPlace, Limits, Mount, Profile, UserMode};
+use cofferdam_runtime::{Backend, Base, Callers, Doors, Network, RuntimeError, Sandbox, SandboxSpec};
+use cofferdam_runtime_process::ProcessBackend;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use std::collections::VecDeque;
+use std::fs::{self, File};
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+/// Where the sandbox around a VMM has our own program, and the socket on which it is told what to start.
+const PROGRAM: &str = "/vm/cofferdam";
+const MEETING: &str = "/vm/meeting";
+/// And the kernel, where one is booted.
+pub(crate) const KERNEL: &str = "/vm/kernel";
+/// What is kept of what the VMM and the machine's console say.
+const TAIL: usize = 16 << 10;
+/// Until the program in the sandbox has called.
+const CALL: Duration = Duration::from_secs(30);
+
+/// Who is behind a connection is the machine's own knowledge, and what it says of that proves nothing: rules that name
+/// a program do not hold for it.
+#[derive(Debug)]
+struct Nobody;
+
+impl Callers for Nobody {
+    fn program(&self, _: SocketAddr, _: SocketAddr) -> Option<PathBuf> {
+        None
+    }
+}
+
+/// What a VMM is started with.
+pub(crate) struct Start<'a> {
+    /// As whom, and held to what.
+    pub(crate) spec: &'a SandboxSpec,
+    /// A directory of our own, for as long as it runs.
+    pub(crate) dir: &'a Path,
+    /// This program.
+    pub(crate) program: &'a Path,
+    pub(crate) doors: bool,
+    pub(crate) argv: Vec<String>,
+    /// Its memory, which it opens again by descriptor: no file, since it may write to none.
+    pub(crate) memory: BorrowedFd<'a>,
+    /// What it boots, where it boots: the directory of a kernel.
+    pub(crate) kernel: Option<&'a Path>,
+    pub(crate) system: Disk,
+    pub(crate) session: Disk,
+}
+
+/// The last of what was said.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Tail(Arc<Mutex<VecDeque<u8>>>);
+
+impl Tail {
+    fn add(&self, bytes: &[u8]) {
+        let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        kept.extend(bytes);
+        let over = kept.len().saturating_sub(TAIL);
+        kept.drain(..over);
+    }
+
+    /// Its last lines, fit for a message.
+    pub(crate) fn said(&self) -> String {
+        let kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let text = String::from_utf8_lossy(&kept.iter().copied().collect::<Vec<u8>>()).into_owned();
+        let lines: Vec<&str> = text.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
+        let last = lines.iter().rev().take(6).rev().copied().collect::<Vec<_>>().join(" | ");
+        last.chars().filter(|c| !c.is_control()).take(1200).collect()
+    }
+}
+
+pub(crate) struct Machine {
+    around: Box<dyn Sandbox>,
+    pub(crate) monitor: UnixStream,
+    pub(crate) house: UnixStream,
+    pub(crate) channel: Option<OwnedFd>,
+    pub(crate) doors: Option<Doors>,
+    pub(crate) tail: Tail,
+    /// Closed by the thread that watches, when the VMM has ended.
+    ended: OwnedFd,
+    dir: PathBuf,
+}
+
+impl Drop for Machine {
+    fn drop(&mut self) {
+        let _ = self.around.finish();
+        let _ = fs::remove_dir_all(&self.dir);
+    }
+}
+
+fn io(doing: &'static str) -> impl FnOnce(io::Error) -> RuntimeError {
+    RuntimeError::io(doing)
+}
+
+impl Machine {
+    pub(crate) fn start(start: Start<'_>) -> Result<Self, RuntimeError> {
+        fs::create_dir_all(start.dir).map_err(io("make the machine's directory"))?;
+        let listener = meeting(start.dir).map_err(io("make the place where the VMM is started"))?;
+        // What is refused there is refused at once: nobody is told of each call of a VMM.
+        let backend = ProcessBackend { without: vec!["seccomp.record".into()], ..ProcessBackend::default() };
+        let mut around = backend.create(around(&start))?;
+        let channel = around.take_channel().ok_or_else(|| RuntimeError::Step {
+            step: "vmm",
+            what: "the sandbox around the VMM has no channel".into(),
+            fix: "report this".into(),
+        })?;
+        let doors = around.take_doors();
+        let tail = Tail::default();
+        let ended = watch(channel, &tail).map_err(io("watch the VMM"))?;
+        let mut made = Self::connect(start, &listener, around, ended, tail)?;
+        made.doors = doors.map(|doors| Doors { callers: Arc::new(Nobody), ..doors });
+        Ok(made)
+    }
+
+    fn connect(
+        start: Start<'_>,
+        listener: &UnixListener,
+        around: Box<dyn Sandbox>,
+        ended: OwnedFd,
+        tail: Tail,
+    ) -> Result<Self, RuntimeError> {
+        let pair = || UnixStream::pair().map_err(io("make the machine's sockets"));
+        let (monitor, of_monitor) = pair()?;
+        let (house, of_house) = pair()?;
+        let (guest, of_guest) = pair()?;
+        let (carrier, of_net) = pair()?;
+        let (system, of_system) = pair()?;
+        let (session, of_session) = pair()?;
+        let machine = Self {
+            around,
+            monitor,
+            house,
+            channel: Some(guest.into()),
+            doors: None,
+            tail,
+            ended,
+            dir: start.dir.to_owned(),
+        };
+        nbd::serve(start.system, system).map_err(io("serve the machine's disks"))?;
+        nbd::serve(start.session, session).map_err(io("serve the machine's disks"))?;
+        let mut named: Vec<(&str, BorrowedFd<'_>)> = vec![
+            ("monitor", of_monitor.as_fd()),
+            (HOUSE, of_house.as_fd()),
+            (GUEST, of_guest.as_fd()),
+            (NET, of_net.as_fd()),
+            ("carrier", carrier.as_fd()),
+            ("system", of_system.as_fd()),
+            ("session", of_session.as_fd()),
+        ];
+        named.push(("ram", start.memory));
+        let order = Order {
+            argv: start.argv,
+            given: named.iter().map(|(name, _)| (*name).to_owned()).collect(),
+            network: Some("carrier".to_owned()),
+        };
+        let given: Vec<BorrowedFd<'_>> = named.iter().map(|(_, descriptor)| *descriptor).collect();
+        let mut caller = machine.called(listener)?;
+        launch::hand_over(&mut caller, &order, &given).map_err(io("hand over what the VMM works with"))?;
+        Ok(machine)
+    }
+
+    fn called(&self, listener: &UnixListener) -> Result<UnixStream, RuntimeError> {
+        let until = Instant::now() + CALL;
+        let first =
+            readable(&[listener.as_fd(), self.ended.as_fd()], until).map_err(io("wait for the VMM"))?;
+        if first == Some(0) {
+            return listener.accept().map(|(stream, _)| stream).map_err(io("wait for the VMM"));
+        }
+        Err(RuntimeError::Step {
+            step: "vmm",
+            what: format!("the program that starts the VMM did not call: {}", self.tail.said()),
+            fix: "run `cofferdam doctor`".into(),
+        })
+    }
+
+    pub(crate) fn ended(&self) -> BorrowedFd<'_> {
+        self.ended.as_fd()
+    }
+
+    /// What holds for the VMM itself.
+    pub(crate) fn report(&self) -> &EnforcementReport {
+        self.around.report()
+    }
+
+    pub(crate) fn around(&self) -> &dyn Sandbox {
+        self.around.as_ref()
+    }
+
+    /// Ends it, however it is.
+    pub(crate) fn end(&mut self) -> Result<cofferdam_runtime::Finished, RuntimeError> {
+        self.around.finish()
+    }
+}
+
+/// Which of these can be read first, until then.
+pub(crate) fn readable(fds: &[BorrowedFd<'_>], until: Instant) -> io::Result<Option<usize>> {
+    loop {
+        let mut set: Vec<PollFd<'_>> =
+            fds.iter().map(|fd| PollFd::from_borrowed_fd(*fd, PollFlags::IN)).collect();
+        let left = until.saturating_duration_since(Instant::now());
+        let left = Timespec { tv_sec: left.as_secs() as i64, tv_nsec: left.subsec_nanos().into() };
+        match poll(&mut set, Some(&left)) {
+            Ok(0) => return Ok(None),
+            Ok(_) => return Ok(set.iter().position(|fd| !fd.revents().is_empty())),
+            Err(rustix::io::Errno::INTR) => {}
+            Err(errno) => return Err(errno.into()),
+        }
+    }
+}
+
+/// The socket lies in a directory that nobody else can enter; in the sandbox it is another user's.
+fn meeting(dir: &Path) -> io::Result<UnixListener> {
+    let open = File::open(dir)?;
+    // By descriptor, since a path may be longer than a socket's name can be.
+    let path = PathBuf::from(format!("/proc/self/fd/{}/meeting", std::os::fd::AsRawFd::as_raw_fd(&open)));
+    let _ = fs::remove_file(&path);
+    let listener = UnixListener::bind(&path)?;
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o666))?;
+    Ok(listener)
+}
+
+/// The sandbox around a VMM: nothing of the host but its system, nothing that can be written to, no network but one
+/// in which everything leads to the doors.
+fn around(start: &Start<'_>) -> SandboxSpec {
+    let spec = start.spec;
+    let mount = |source: &Path, target: &str, writable| Mount {
+        source: source.to_owned(),
+        target: target.into(),
+        writable,
+    };
+    let mut mounts =
+        vec![mount(start.program, PROGRAM, false), mount(&start.dir.join("meeting"), MEETING, true)];
+    mounts.extend(start.kernel.map(|kernel| mount(kernel, KERNEL, false)));
+    SandboxSpec {
+        id: spec.id.clone(),
+        workdir: start.dir.to_owned(),
+        shown_at: None,
+        home: PathBuf::from("/home/user"),
+        path: Vec::new(),
+        mounts,
+        hide: Vec::new(),
+        profile: Profile::Run,
+        users: UserMode::Auto,
+        limits: Limits { cpu: spec.limits.cpu, ..Limits::default() },
+        layer_place: LayerPlace::Memory,
+        nested: false,
+        tracing: false,
+        syscalls: Default::default(),
+        programs: None,
+        ahead: false,
+        pausable: spec.pausable,
+        network: if start.doors { Network::Doors } else { Network::None },
+        files: Vec::new(),
+        require: Vec::new(),
+        accept: spec.accept.clone(),
+        layer: spec.layer.with_extension("vmm"),
+        base: Base::default(),
+        staging: spec.staging.clone(),
+        ranges: spec.ranges.clone(),
+    }
+}
+
+/// Starts our program in the sandbox and keeps the last of what is said there. The result is closed when it ends.
+fn watch(channel: OwnedFd, tail: &Tail) -> io::Result<OwnedFd> {
+    let (ended, alive) = io::pipe()?;
+    let mut client = Client::new(channel).map_err(io::Error::other)?;
+    let argv: Vec<&[u8]> = vec![PROGRAM.as_bytes(), b"vm-launch", MEETING.as_bytes()];
+    let exec = Exec {
+        argv,
+        env: vec![b"PATH=/usr/sbin:/usr/bin:/sbin:/bin", b"LANG=C"],
+        cwd: Path::new("/").as_os_str().as_bytes(),
+        user: None,
+        tty: None,
+        stdin: Stdin::Null,
+    };
+    client.exec(&exec).map_err(io::Error::other)?;
+    let tail = tail.clone();
+    std::thread::Builder::new().name("vm-watch".into()).spawn(move || {
+        let _ = listen(&mut client, &tail);
+        drop(alive);
+    })?;
+    Ok(ended.into())
+}
+
+fn listen(client: &mut Client, tail: &Tail) -> Result<(), cofferdam_guest::host::HostError> {
+    loop {
+        client.flush()?;
+        let wants = if client.wants_write() { PollFlags::IN | PollFlags::OUT } else { PollFlags::IN };
+        let mut set = [PollFd::new(client, wants)];
+        let _ = poll(&mut set, None);
+        let received = client.receive()?;
+        loop {
+            let consumed = match client.next_event()? {
+                None => break,
+                Some(Event::Output { id, stream, bytes }) => {
+                    tail.add(bytes);
+                    Some((id, stream, bytes.len()))
+                }
+                Some(Event::Exited { exited, .. }) => {
+                    tail.add(format!("\nthe VMM has ended: {:?}\n", exited.outcome).as_bytes());
+                    return Ok(());
+                }
+                Some(_) => None,
+            };
+            if let Some((id, stream, bytes)) = consumed {
+                client.consumed(id, stream, bytes)?;
+            }
+        }
+        if received == Received::Closed {
+            return Ok(());
+        }
+    }
+}
