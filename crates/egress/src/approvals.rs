@@ -22,6 +22,8 @@ pub struct Held {
     /// As it came from inside: with placeholders.
     pub url: String,
     pub program: Option<String>,
+    /// What would be spent, as far as the head tells.
+    pub credentials: Vec<String>,
     /// Seconds since the Unix epoch.
     pub since: u64,
     /// When it will be denied.
@@ -184,6 +186,7 @@ mod tests {
             method: "GET".into(),
             url: "https://a.example/".into(),
             program: None,
+            credentials: vec![],
             since: 0,
             until: 0,
         }

@@ -2,6 +2,7 @@
 //! they go out, so that many at once cannot overshoot; bytes are counted as they pass, and the one that goes
 //! over is cut.
 
+use cofferdam_model::Cap;
 use cofferdam_policy::Budget;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -13,15 +14,6 @@ struct Tally {
     requests: AtomicU64,
     up: AtomicU64,
     down: AtomicU64,
-}
-
-/// What a session may use from now on, whatever its policy says; none is no bound. It can be set while
-/// exchanges are under way, and holds for them too.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Cap {
-    pub requests: Option<u64>,
-    pub bytes_up: Option<u64>,
-    pub bytes_down: Option<u64>,
 }
 
 /// The cap, and what counts against it.
@@ -159,7 +151,7 @@ mod tests {
         let open = || tallies.open(std::iter::empty());
         let meter = open().unwrap();
         assert!(meter.up(1_000).is_ok());
-        tallies.set_cap(&Cap { requests: Some(1), bytes_up: Some(10), bytes_down: None });
+        tallies.set_cap(&Cap { requests: Some(1), bytes_up: Some(10), ..Cap::default() });
         assert!(meter.up(10).is_ok());
         assert!(meter.down(1 << 40).is_ok());
         assert!(meter.up(1).is_err());

@@ -2,15 +2,17 @@
 //!
 //! A form and its cover have the same length, so that covering a secret never moves a byte: lengths, frames and
 //! chunks of what carries it stay right. Forms are finite and literal: what an encoder of good faith writes
-//! (raw, base64 at any alignment, percent, hex, JSON, HTML, UTF-16). It refuses values under eight bytes, which
-//! no scanner can tell from ordinary text. Not covered: base64 broken into lines within a value, and
-//! transformations nobody uses by accident (reversal, ciphers).
+//! (raw, base64 at any alignment, percent, hex, JSON, HTML, UTF-16); what is broken into lines is joined first. It
+//! refuses values under eight bytes, which no scanner can tell from ordinary text. Not covered: transformations
+//! nobody uses by accident (reversal, ciphers).
 
 mod digits;
 mod finder;
+mod wrapped;
 
 pub(crate) use digits::{Edge, skipped};
 pub(crate) use finder::{Finder, Hit};
+pub(crate) use wrapped::{Run, runs};
 
 use zeroize::Zeroizing;
 

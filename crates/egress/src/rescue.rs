@@ -64,6 +64,10 @@ pub(crate) enum Failure {
     Opening(#[from] BadOpening),
     #[error("the body holds a secret of its own ({0}): send it without")]
     Secret(String),
+    #[error(
+        "the request's {at} holds a secret of its own ({what}): keep it in the vault (`cofferdam secret add`), or let it pass by `[[guard.allow]]` in the policy"
+    )]
+    SecretIn { at: String, what: String },
     #[error("a message is not the text it says it is: send UTF-8")]
     NotText,
     #[error("{0}")]
@@ -88,6 +92,8 @@ pub(crate) enum Failure {
     BrokeOff(Arc<str>),
     #[error("`{host}` answers with what cannot be read and vouched for: {reason}")]
     Unreadable { host: Arc<str>, reason: String },
+    #[error("there is no token for the credential `{name}`: {why}")]
+    Token { name: String, why: String },
     #[error("the client's body broke off: {0}")]
     Body(hyper::Error),
     #[error("it was cut while it was under way ({0:?}): ask whoever runs this session")]
@@ -115,12 +121,14 @@ impl Failure {
             Self::Denied(_) | Self::Address { .. } | Self::Doh(_) | Self::Leak(_) | Self::Opening(_) => {
                 StatusCode::FORBIDDEN
             }
-            Self::Cut(_) | Self::Secret(_) | Self::NotText => StatusCode::FORBIDDEN,
+            Self::Cut(_) | Self::Secret(_) | Self::SecretIn { .. } | Self::NotText => StatusCode::FORBIDDEN,
             Self::Stopped(_) | Self::Tapped(_) => StatusCode::FORBIDDEN,
             Self::Dial(DialError::Forbidden { .. } | DialError::ThisHost { .. }) => StatusCode::FORBIDDEN,
-            Self::Dial(_) | Self::Upstream { .. } | Self::BrokeOff(_) | Self::Unreadable { .. } => {
-                StatusCode::BAD_GATEWAY
-            }
+            Self::Dial(_)
+            | Self::Upstream { .. }
+            | Self::BrokeOff(_)
+            | Self::Unreadable { .. }
+            | Self::Token { .. } => StatusCode::BAD_GATEWAY,
         }
     }
 
@@ -139,7 +147,7 @@ impl Failure {
             Self::NotJson => "body-not-json",
             Self::Leak(_) => "credential-misused",
             Self::Opening(why) => why.cause(),
-            Self::Secret(_) => "secret",
+            Self::Secret(_) | Self::SecretIn { .. } => "secret",
             Self::NotText => "message-not-text",
             Self::Stopped(_) => "refused",
             Self::Tapped(stop) => &stop.cause,
@@ -151,6 +159,7 @@ impl Failure {
             Self::Dial(DialError::Forbidden { .. } | DialError::ThisHost { .. }) => "forbidden-address",
             Self::Dial(_) | Self::Upstream { .. } | Self::BrokeOff(_) => "upstream",
             Self::Unreadable { .. } => "unreadable-answer",
+            Self::Token { .. } => "token",
             Self::Body(_) => "client-body",
             Self::Cut(_) => "cut",
         }
@@ -170,7 +179,7 @@ impl Failure {
                 Why::RealValue => Alarm::SecretLeak,
                 _ => Alarm::PlaceholderMisused,
             }),
-            Self::Secret(_) => Some(Alarm::SecretLeak),
+            Self::Secret(_) | Self::SecretIn { .. } => Some(Alarm::SecretLeak),
             Self::OverBudget(_) => Some(Alarm::Budget),
             Self::Tapped(stop) if stop.cause == Stop::SPEND_CAP => Some(Alarm::Budget),
             Self::Denied(_) => Some(Alarm::Denied),

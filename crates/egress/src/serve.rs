@@ -3,20 +3,20 @@
 
 use crate::alert::Sighting;
 use crate::approvals::{ApprovalError, Approvals, Held, Put};
-use crate::budget::Cap;
 use crate::dns::{self, Desk, Query, Receive, Stray, Tap};
 use crate::front;
 use crate::http::decide::Question;
+use crate::http::service::{Conn, serve_h1};
 use crate::rules::Rules;
 use crate::session::{Config, ControlError, Session, Stats};
 use crate::stream::{Accepted, Door};
-use cofferdam_model::{Body, Ending, NameAsked, StrayPacket};
+use cofferdam_model::{Body, Cap, Ending, NameAsked, StrayPacket};
 use cofferdam_policy::{Effect, Notice, Occasion, Policy};
-use cofferdam_vault::Plain;
+use cofferdam_vault::Bound;
 use std::io;
-use std::net::{SocketAddr, TcpListener, UdpSocket};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, UdpSocket};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tokio::runtime::Runtime;
 use tokio::sync::Semaphore;
 
@@ -92,6 +92,7 @@ async fn sweep(session: Arc<Session>) {
     loop {
         pace.tick().await;
         session.pool.sweep();
+        session.tell_repeated(Some(Instant::now()));
     }
 }
 
@@ -140,6 +141,23 @@ impl Handle {
         }
     }
 
+    /// Serves what is asked of the proxy itself at one more place, to whoever knows `prefix`. Nothing goes out by it.
+    pub fn listen(&self, listener: TcpListener, prefix: &str) -> io::Result<()> {
+        let Some(runtime) = &self.runtime else { return Ok(()) };
+        let _inside = runtime.enter();
+        listener.set_nonblocking(true)?;
+        let listener = tokio::net::TcpListener::from_std(listener)?;
+        let (session, prefix): (_, Arc<str>) = (self.session.clone(), prefix.into());
+        runtime.spawn(async move {
+            while let Ok((stream, _)) = listener.accept().await {
+                let _ = stream.set_nodelay(true);
+                let conn = Conn::own(session.clone(), prefix.clone());
+                tokio::spawn(serve_h1(Arc::new(conn), stream));
+            }
+        });
+        Ok(())
+    }
+
     /// Requests that wait for a person.
     pub fn approvals(&self) -> &Arc<Approvals> {
         &self.session.approvals
@@ -149,7 +167,7 @@ impl Handle {
     /// policy wants told. `event` is where it is on record.
     pub fn put(&self, held: Held, event: u64) -> Result<Put, ApprovalError> {
         let (destination, detail) = (format!("{} {}", held.method, held.url), held.reason.clone());
-        let patience = self.session.limits.review_time;
+        let patience = self.session.patience();
         let question = self.session.approvals.ask(held, patience)?;
         self.session.alerts.tell(Notice::Held, &self.session.coffer, || Sighting {
             cause: "review".to_owned(),
@@ -191,8 +209,11 @@ impl Handle {
 
     /// Bounds what the session may still use, for what is under way too.
     pub fn cap(&self, cap: Cap, by: &str) -> Result<(), ControlError> {
+        if let Some(heard) = &self.session.on_cap {
+            heard(&cap);
+        }
         self.session.tallies.set_cap(&cap);
-        self.session.changed("cap", format!("{cap:?}"), by, 0)?;
+        self.session.changed("cap", cap.to_string(), by, 0)?;
         Ok(())
     }
 
@@ -212,10 +233,11 @@ impl Handle {
     }
 
     /// Gives a credential a new value; what was sent with the old one is cut.
-    pub fn rotate(&self, name: &str, plain: Plain, by: &str) -> Result<u64, ControlError> {
-        self.session.coffer.replace(name, plain)?;
+    pub fn rotate(&self, bound: Bound, by: &str) -> Result<u64, ControlError> {
+        let name = &bound.credential.name;
+        self.session.coffer.renew(name, bound.plain, bound.parts)?;
         let cut = self.session.cut_spent(name);
-        Ok(self.session.changed("rotate", name.to_owned(), by, cut)?)
+        Ok(self.session.changed("rotate", name.clone(), by, cut)?)
     }
 
     pub fn stats(&self) -> Stats {
@@ -231,6 +253,7 @@ impl Handle {
         let Some(runtime) = self.runtime.take() else { return };
         self.session.approvals.deny_all("the session's end");
         self.session.live.cut(Ending::SessionEnded, |_| true);
+        self.session.tell_repeated(None);
         runtime.block_on(self.session.alerts.close());
         runtime.shutdown_timeout(ENDING);
     }
@@ -245,6 +268,18 @@ impl Drop for Handle {
 impl Tap for Session {
     fn knows(&self, name: &str) -> bool {
         self.rules.load().policy().knows(name)
+    }
+
+    fn named(&self, name: &str, address: Ipv4Addr) {
+        let fact = NameAsked {
+            name: self.tellable_name(name.to_owned()),
+            record: "A".to_owned(),
+            answer: Some(address.to_string()),
+            reason: String::new(),
+            times: 1,
+        };
+        // Nothing has left by it: what is asked of the address is recorded for itself, or does not happen.
+        let _ = self.record.append(None, &Body::NameAsked(fact));
     }
 
     fn query(&self, query: Query) {

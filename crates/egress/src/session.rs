@@ -8,6 +8,7 @@ use crate::exchange::{Exchange, Live, Watch};
 use crate::http::service::WITHHELD;
 use crate::names::Names;
 use crate::own::Own;
+use crate::refusals::Refusals;
 use crate::rescue::Failure;
 use crate::rules::Rules;
 use crate::swap::Coffer;
@@ -15,12 +16,12 @@ use crate::tls::Ca;
 use crate::upstream::pool::Pool;
 use arc_swap::ArcSwap;
 use cofferdam_model::{
-    Body, ControlChanged, EgressDecided, EgressRefused, Ending, NotRecorded, Record, Tap, Via,
+    Body, Cap, ControlChanged, EgressDecided, EgressRefused, Ending, NotRecorded, Record, Tap, Via,
 };
 use cofferdam_policy::{Alarm, Deed, Notice, Occasion, Policy};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Weak};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Bounds that protect us from the inside.
 #[derive(Debug, Clone, Copy)]
@@ -29,7 +30,7 @@ pub struct Limits {
     pub connections: usize,
     /// How long a client may take for its first bytes, a handshake or a head.
     pub head_time: Duration,
-    /// How long a held request waits for a person.
+    /// How long a held request waits for a person, where the policy does not say.
     pub review_time: Duration,
     /// The largest body that is collected because a rule looks at it.
     pub body: usize,
@@ -61,9 +62,13 @@ pub struct Config {
     pub own: Option<Arc<dyn Own>>,
     /// Hears of every other policy that is put in force, before it is.
     pub on_policy: Option<OnPolicy>,
+    /// Hears of a cap: what models cost is counted by who understands them.
+    pub on_cap: Option<OnCap>,
 }
 
 pub type OnPolicy = Box<dyn Fn(&Arc<Policy>) + Send + Sync>;
+
+pub type OnCap = Box<dyn Fn(&Cap) + Send + Sync>;
 
 /// Counters since the session began.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -96,10 +101,12 @@ pub(crate) struct Session {
     pub(crate) tap: Option<Arc<dyn Tap>>,
     pub(crate) own: Option<Arc<dyn Own>>,
     pub(crate) on_policy: Option<OnPolicy>,
+    pub(crate) on_cap: Option<OnCap>,
     pub(crate) live: Arc<Live>,
     pub(crate) pool: Arc<Pool>,
     pub(crate) tallies: Tallies,
     pub(crate) counters: Counters,
+    refusals: Refusals,
     paused: AtomicBool,
 }
 
@@ -117,11 +124,13 @@ impl Session {
             tap: config.tap,
             own: config.own,
             on_policy: config.on_policy,
+            on_cap: config.on_cap,
             limits: config.limits,
             approvals: Arc::default(),
             pool: Arc::new(pool),
             tallies: Tallies::default(),
             counters: Counters::default(),
+            refusals: Refusals::default(),
             paused: AtomicBool::new(false),
         });
         let watch: Weak<dyn Watch> = Arc::downgrade(&(session.clone() as Arc<dyn Watch>));
@@ -139,6 +148,11 @@ impl Session {
             return Err(NotRecorded { kind: "egress.decided", reason }.into());
         }
         Ok(())
+    }
+
+    /// How long a person has to answer, by the policy that is in force.
+    pub(crate) fn patience(&self) -> Duration {
+        self.rules.load().policy().review_timeout().unwrap_or(self.limits.review_time)
     }
 
     /// A name as the record may hold it.
@@ -165,9 +179,15 @@ impl Session {
             alarm: failure.alarm().is_some(),
             times: 1,
         };
-        let body = Body::EgressRefused(Box::new(refused));
-        let event = self.record.append(None, &body).ok();
-        let Body::EgressRefused(refused) = body else { return };
+        let heard = self.refusals.hear(&refused, Instant::now());
+        heard.ended.into_iter().for_each(|repeated| self.record_refused(repeated));
+        let (mut event, mut refused) = (None, refused);
+        if heard.is_new {
+            let body = Body::EgressRefused(Box::new(refused));
+            event = self.record.append(None, &body).ok();
+            let Body::EgressRefused(back) = body else { return };
+            refused = *back;
+        }
         let notice = failure.alarm().map_or(Notice::Refused, Notice::Alarm);
         self.alerts.tell(notice, &self.coffer, || Sighting {
             cause: refused.cause,
@@ -183,6 +203,15 @@ impl Session {
         if let Some(alarm) = failure.alarm() {
             self.raise(alarm);
         }
+    }
+
+    /// Puts on record how often refusals came again: those whose window is over at `now`, or all.
+    pub(crate) fn tell_repeated(&self, now: Option<Instant>) {
+        self.refusals.take(now).into_iter().for_each(|repeated| self.record_refused(repeated));
+    }
+
+    fn record_refused(&self, refused: EgressRefused) {
+        let _ = self.record.append(None, &Body::EgressRefused(Box::new(refused)));
     }
 
     /// What the policy wants done by itself after this.

@@ -66,6 +66,11 @@ impl Ca {
         &self.pem
     }
 
+    /// The public key that all leaves have (SubjectPublicKeyInfo): for clients that trust by key.
+    pub fn leaf_key(&self) -> Vec<u8> {
+        rcgen::PublicKeyData::subject_public_key_info(&self.leaf_key)
+    }
+
     /// How to answer a client that asks for `name`, which is canonical or an address.
     pub(crate) fn server_for(&self, name: &str) -> Result<Arc<ServerConfig>, CaError> {
         self.leaves.get_or_insert_with(name, || {

@@ -118,7 +118,7 @@ impl fmt::Display for HostPattern {
 }
 
 /// A list of patterns, any of which may match.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Hosts(pub(crate) Vec<HostPattern>);
 
 impl Hosts {

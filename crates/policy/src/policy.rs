@@ -12,6 +12,7 @@ use crate::rule::{Effect, Rule, RuleName, Subject};
 use crate::schema::{self, Document};
 use crate::settings::{Alert, Budget, Class, GuardAction, Occasion, Rewrite, Trigger, Upstream};
 use std::sync::Arc;
+use std::time::Duration;
 
 /// One or several layers, the floor first; each can only narrow those below. Immutable and cheap to clone.
 #[derive(Debug, Clone)]
@@ -64,6 +65,23 @@ impl Policy {
         }
         let nothing = Decision { effect: Effect::Deny, rule: None, problem: None, contact: None, layer: 0 };
         decided.unwrap_or(nothing)
+    }
+
+    /// Whether every layer has rules about actions of this kind (`exec`, `file`…). What a policy says nothing of is
+    /// not its to forbid: those who ask it about commands and files ask this first.
+    pub fn speaks_of(&self, action: &Action<'_>) -> bool {
+        let about = |rule: &Rule| {
+            matches!(
+                (&rule.subject, action),
+                (Subject::Exec { .. }, Action::Exec(_))
+                    | (Subject::File { .. }, Action::File(_))
+                    | (Subject::Tool { .. }, Action::Tool(_))
+                    | (Subject::Browser { .. }, Action::Browser(_))
+                    | (Subject::Step { .. }, Action::Step(_))
+                    | (Subject::Http(_), Action::Http(_))
+            )
+        };
+        self.layers.iter().all(|layer| layer.document.rules.iter().any(about))
     }
 
     /// Whether a rule that could still match looks at the body, or at a length that is not known. Then collect
@@ -152,6 +170,11 @@ impl Policy {
     /// every layer lets it pass.
     pub fn guard(&self, class: Class, host: &str) -> Option<GuardAction> {
         self.layers.iter().filter_map(|layer| layer.document.guard.action(class, host)).min()
+    }
+
+    /// How long a person has to answer what is held; the most impatient layer's word.
+    pub fn review_timeout(&self) -> Option<Duration> {
+        self.layers.iter().filter_map(|layer| layer.document.review_timeout).min()
     }
 
     /// The size from which a transfer is flagged.

@@ -1,7 +1,7 @@
 //! What is known of a secret apart from its value, and the rules a description has to keep.
 
 use crate::host::{self, HostError};
-use crate::{Place, Plain};
+use crate::{Declaration, Part, Place, Plain, Role, Scope};
 use serde::{Deserialize, Serialize};
 
 const MAX_NAME: usize = 64;
@@ -31,12 +31,20 @@ pub enum CredentialError {
     NoPlace,
     #[error("`{0}` is not a program's path inside: give an absolute one without `..`, as in `/usr/bin/git`")]
     Program(String),
+    #[error(
+        "`{0}` makes signatures, and what is signed with is never sent: declare no other place beside it"
+    )]
+    Mixed(String),
+    #[error(
+        "a scope says what a key may sign for, and this credential makes no signature of AWS: leave out --scope"
+    )]
+    ScopeWithoutSigner,
     #[error("too many {0}: at most 64")]
     TooMany(&'static str),
 }
 
 /// A named secret, where it may go, and where in a request it may stand.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Credential {
     pub name: String,
@@ -49,6 +57,12 @@ pub struct Credential {
     /// Programs that may spend it (absolute paths inside); empty for all.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub programs: Vec<String>,
+    /// What it may sign for; empty for all services that give out no credentials.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub scopes: Vec<Scope>,
+    /// The scheme of [`Place::Hmac`].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hmac: Option<Declaration>,
 }
 
 impl Credential {
@@ -62,19 +76,48 @@ impl Credential {
         if self.places.is_empty() {
             return Err(CredentialError::NoPlace);
         }
-        let counts =
-            [(self.hosts.len(), "hosts"), (self.places.len(), "places"), (self.programs.len(), "programs")];
+        let counts = [
+            (self.hosts.len(), "hosts"),
+            (self.places.len(), "places"),
+            (self.programs.len(), "programs"),
+            (self.scopes.len(), "scopes"),
+        ];
         if let Some((_, what)) = counts.into_iter().find(|(count, _)| *count > MAX_LIST) {
             return Err(CredentialError::TooMany(what));
         }
+        let signs = self.signs();
         let hosts: Vec<String> =
-            self.hosts.iter().map(|host| host::canonical(host)).collect::<Result<_, HostError>>()?;
+            self.hosts.iter().map(|host| host::canonical(host, signs)).collect::<Result<_, HostError>>()?;
         self.hosts = once_each(hosts);
         self.places = once_each(self.places);
         self.programs = once_each(self.programs);
+        self.scopes = once_each(self.scopes);
+        self.check_signing()?;
         match self.programs.iter().find(|path| !is_program(path)) {
             Some(path) => Err(CredentialError::Program(shown(path))),
             None => Ok(self),
+        }
+    }
+
+    /// Whether it is exchanged for tokens, which are sent in its place.
+    pub fn mints(&self) -> bool {
+        self.places.iter().any(Place::mints)
+    }
+
+    /// Whether it makes signatures, and is never sent itself.
+    pub fn signs(&self) -> bool {
+        self.places.iter().any(Place::signs)
+    }
+
+    fn check_signing(&self) -> Result<(), CredentialError> {
+        let signer = self.places.iter().find(|place| place.signs());
+        let of_aws = self.places.iter().all(|place| matches!(place, Place::SigV4 | Place::SigV4a));
+        match signer {
+            Some(signer) if self.places.len() > 1 && !of_aws => {
+                Err(CredentialError::Mixed(signer.to_string()))
+            }
+            _ if !self.scopes.is_empty() && !of_aws => Err(CredentialError::ScopeWithoutSigner),
+            _ => Ok(()),
         }
     }
 
@@ -94,14 +137,43 @@ pub struct Bound {
     pub plain: Plain,
     /// Goes up when the value is replaced: what was sent under an older one is cut.
     pub generation: u64,
+    /// What else belongs to it: a key's id, a token.
+    pub parts: Vec<Part>,
 }
 
 impl Bound {
     /// A credential without a value, for a session in which nothing is sent: its placeholder stands for a text that
     /// opens nothing anywhere.
-    pub fn hollow(credential: Credential, placeholder: String) -> Self {
-        let nothing = cofferdam_seal::digest(placeholder.as_bytes()).to_string().into_bytes();
-        Self { credential, placeholder, plain: Plain::new(nothing), generation: 1 }
+    pub fn hollow(credential: Credential, placeholder: String, parts: Vec<(String, String)>) -> Self {
+        let nothing = |placeholder: &str| {
+            Plain::new(cofferdam_seal::digest(placeholder.as_bytes()).to_string().into_bytes())
+        };
+        let roles = crate::sign::roles(&credential);
+        let role = |env: &str| roles.iter().find(|(_, of)| of == env).map_or(Role::Token, |(role, _)| *role);
+        let part = |(env, placeholder): (String, String)| Part {
+            role: role(&env),
+            plain: nothing(&placeholder),
+            env,
+            placeholder,
+        };
+        let parts = parts.into_iter().map(part).collect();
+        let plain = nothing(&placeholder);
+        Self { credential, placeholder, plain, generation: 1, parts }
+    }
+
+    /// The variables of the inside, each with its placeholder.
+    pub fn variables(&self) -> impl Iterator<Item = (&str, &str)> {
+        let main = (self.credential.env.as_str(), self.placeholder.as_str());
+        let parts = self.parts.iter().map(|part| (part.env.as_str(), part.placeholder.as_str()));
+        std::iter::once(main).chain(parts.filter(|(env, _)| !env.is_empty()))
+    }
+
+    /// A file that the provider's own clients read, with placeholders in it, and the variable that names it.
+    pub fn client_file(&self) -> Option<(&'static str, String)> {
+        let part = |role| self.parts.iter().find(|part| part.role == role);
+        let (grant, refresh) = part(Role::Grant).zip(part(Role::Refresh))?;
+        let text = crate::sign::client_file(&self.credential, &grant.plain, &refresh.placeholder)?;
+        Some(("GOOGLE_APPLICATION_CREDENTIALS", text))
     }
 }
 
@@ -156,7 +228,7 @@ mod tests {
             env: "STRIPE_KEY".into(),
             hosts: vec!["api.stripe.com".into()],
             places: vec![Place::Bearer],
-            programs: Vec::new(),
+            ..Credential::default()
         }
     }
 
@@ -181,6 +253,8 @@ mod tests {
         check(|c| c.hosts.push("*.com".into()), "strangers");
         check(|c| c.places.clear(), "--as");
         check(|c| c.places = vec![Place::Bearer; 65], "too many places");
+        check(|c| c.places.push(Place::SigV4), "declare no other place");
+        check(|c| c.scopes.push("s3".parse().unwrap()), "makes no signature of AWS");
         check(|c| c.programs = vec!["git".into()], "`git` is not a program's path");
         check(|c| c.programs = vec!["/usr/../bin/git".into()], "is not a program's path");
     }

@@ -2,8 +2,9 @@
 
 use crate::credential::check_name;
 use crate::placeholder::{ENOUGH_BITS, likeness};
+use crate::sign::Document;
 use crate::vault::SecretError;
-use crate::{Credential, Place, Plain, Preset, Source};
+use crate::{Credential, Declaration, Place, Plain, Preset, Scope, Source};
 use std::fmt;
 
 #[derive(Debug, Clone, Default)]
@@ -19,6 +20,8 @@ pub struct Draft {
     pub preset: Option<String>,
     pub env: Option<String>,
     pub programs: Vec<String>,
+    /// As [`Scope`] reads them.
+    pub scopes: Vec<String>,
 }
 
 /// Something that the caller should know and that stops nothing.
@@ -69,7 +72,23 @@ impl Draft {
             return Err(SecretError::LiveInput);
         }
         let preset = self.preset.as_deref().map(Preset::find).transpose()?;
-        let places: Vec<Place> = self.places.iter().map(|place| place.parse()).collect::<Result<_, _>>()?;
+        let mut hmac = None;
+        let mut places: Vec<Place> = Vec::with_capacity(self.places.len());
+        for place in &self.places {
+            match place.split_once(':') {
+                Some(("hmac", path)) => {
+                    hmac = Some(Declaration::read(path)?);
+                    places.push(Place::Hmac);
+                }
+                _ if place == "hmac" => return Err(SecretError::NoDeclaration),
+                _ => places.push(place.parse()?),
+            }
+        }
+        if let Some(minting) = places.iter().find(|place| place.mints()) {
+            // What is sent are tokens, where tokens go; git sends them as passwords.
+            let basic = (*minting == Place::GithubApp).then_some(Place::Basic);
+            places.extend([Place::Bearer].into_iter().chain(basic));
+        }
         let places = match (places.is_empty(), preset) {
             (false, _) => places,
             (true, Some(preset)) => preset.places(),
@@ -81,11 +100,18 @@ impl Draft {
             }
             _ => self.hosts,
         };
-        let of_source = if let Source::Env(name) = &source { Some(name.clone()) } else { None };
+        let document = Document::of(&places);
+        // A variable that holds keys of a provider is not the one that its clients read.
+        let of_source = match &source {
+            Source::Env(name) if document == Document::Line => Some(name.clone()),
+            _ => document.default_env().map(str::to_owned),
+        };
+        let scopes = self.scopes.iter().map(|scope| scope.parse()).collect::<Result<Vec<Scope>, _>>()?;
         let env = self.env.or(of_source).or_else(|| preset.map(|preset| preset.env.to_owned()));
         let env = env.unwrap_or_else(|| Credential::default_env(&self.name));
         let credential =
-            Credential { name: self.name, env, hosts, places, programs: self.programs }.checked()?;
+            Credential { name: self.name, env, hosts, places, programs: self.programs, scopes, hmac }
+                .checked()?;
         Ok(Settled { credential, source, preset })
     }
 }
@@ -150,7 +176,8 @@ mod tests {
         };
         check(Draft { live: true, ..draft(None, None) }, "--live");
         check(Draft { preset: Some("nope".into()), ..draft(None, None) }, "no preset `nope`");
-        check(Draft { places: vec!["sigv4".into()], ..draft(None, None) }, "sigv4");
+        check(Draft { places: vec!["ssh".into()], ..draft(None, None) }, "ssh");
+        check(Draft { scopes: vec!["S3".into()], ..draft(None, None) }, "not a scope");
         check(Draft { hosts: vec![], ..draft(None, None) }, "--for");
         check(Draft { name: "a b".into(), ..draft(None, None) }, "a b");
     }

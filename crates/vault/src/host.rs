@@ -80,8 +80,11 @@ const SHARED: &[&str] = &[
 const METADATA_V4: &[Ipv4Addr] =
     &[Ipv4Addr::new(100, 100, 100, 200), Ipv4Addr::new(168, 63, 129, 16), Ipv4Addr::new(192, 0, 0, 192)];
 
-/// The canonical form: lower case, ASCII, no dot at the end.
-pub(crate) fn canonical(text: &str) -> Result<String, HostError> {
+/// Of one provider, whose services all lie below: what only signs may be used for any of them, since it is not sent.
+const PROVIDERS: &[&str] = &["amazonaws.com", "windows.net"];
+
+/// The canonical form: lower case, ASCII, no dot at the end. `signs`: the secret itself goes to none of them.
+pub(crate) fn canonical(text: &str, signs: bool) -> Result<String, HostError> {
     let shown = || text.chars().take(80).collect::<String>();
     if text.is_empty() {
         return Err(HostError::Empty);
@@ -111,7 +114,8 @@ pub(crate) fn canonical(text: &str) -> Result<String, HostError> {
     if !wild {
         return Ok(name);
     }
-    if !name.contains('.') || SHARED.contains(&name.as_str()) {
+    let of_provider = signs && PROVIDERS.contains(&name.as_str());
+    if !name.contains('.') || (SHARED.contains(&name.as_str()) && !of_provider) {
         return Err(HostError::TooWide(shown()));
     }
     Ok(format!("*.{name}"))
@@ -153,7 +157,7 @@ mod tests {
     use proptest::prelude::*;
 
     fn check(text: &str, expected: Result<&str, &str>) {
-        let found = canonical(text);
+        let found = canonical(text, false);
         match (&found, expected) {
             (Ok(host), Ok(expected)) => assert_eq!(host, expected, "{text}"),
             (Err(error), Err(part)) => assert!(error.to_string().contains(part), "{text}: {error}"),
@@ -194,6 +198,9 @@ mod tests {
         check("*.github.io", Err("strangers"));
         check("mine.github.io", Ok("mine.github.io"));
         check("*.mine.github.io", Ok("*.mine.github.io"));
+        check("*.amazonaws.com", Err("strangers"));
+        assert_eq!(canonical("*.amazonaws.com", true), Ok("*.amazonaws.com".to_owned()));
+        assert!(canonical("*.github.io", true).is_err());
     }
 
     #[test]
@@ -216,8 +223,8 @@ mod tests {
     proptest! {
         #[test]
         fn any_text_is_a_canonical_name_or_an_error(text in ".{0,60}") {
-            if let Ok(name) = canonical(&text) {
-                prop_assert_eq!(canonical(&name), Ok(name.clone()), "{}", name);
+            if let Ok(name) = canonical(&text, false) {
+                prop_assert_eq!(canonical(&name, false), Ok(name.clone()), "{}", name);
                 prop_assert!(name.is_ascii());
             }
         }

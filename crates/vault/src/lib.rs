@@ -11,6 +11,7 @@ mod placeholder;
 mod plain;
 mod preset;
 mod sealed;
+mod sign;
 mod source;
 mod value;
 mod vault;
@@ -23,6 +24,11 @@ pub use placeholder::PlaceholderError;
 pub use plain::Plain;
 pub use preset::{PRESETS, Preset, PresetError};
 pub use sealed::{KeyKind, Unlock, VaultError};
+pub use sign::{
+    AwsV4Key, AwsV4aKey, Declaration, DocumentError, Part, Piece, Role, Scheme, SchemeError, Scope,
+    ScopeError, Stands, Token, TokenError, TokenRequest, azure_signature, token_address, token_in,
+    token_request,
+};
 pub use source::{CommandError, KvError, Outside, Source, SourceError};
 pub use value::ValueError;
 pub use vault::{Entry, Kept, SecretError, Vault};

@@ -18,14 +18,32 @@ pub enum Place {
     Query(String),
     /// A field of a JSON or form body, by its path: `auth.token`.
     Body(String),
+    /// Nowhere: it makes the signature of AWS, version 4.
+    #[serde(rename = "sigv4")]
+    SigV4,
+    /// The same, version 4A.
+    #[serde(rename = "sigv4a")]
+    SigV4a,
+    /// Nowhere: it makes the signature of Azure Storage.
+    AzureSharedKey,
+    /// Nowhere: it makes a signature as the credential declares it.
+    Hmac,
+    /// Nowhere: a service account of Google's, exchanged for tokens.
+    Jwt,
+    /// Nowhere: a refresh token of OAuth 2, exchanged for tokens.
+    Oauth,
+    /// Nowhere: the key of a GitHub App, exchanged for tokens of an installation.
+    GithubApp,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum PlaceError {
-    #[error("`{0}` is not a place: use bearer, basic, header:NAME, query:NAME or body:PATH")]
+    #[error(
+        "`{0}` is not a place: use bearer, basic, header:NAME, query:NAME, body:PATH, sigv4, sigv4a, azure-shared-key, hmac:FILE, jwt, oauth or github-app"
+    )]
     Unknown(String),
     #[error(
-        "`{0}` makes a signature or speaks another protocol, which this version does not do; it swaps values in bearer, basic, header:NAME, query:NAME and body:PATH"
+        "`{0}` speaks another protocol, which this version does not do; it swaps values in bearer, basic, header:NAME, query:NAME and body:PATH, and signs with sigv4, sigv4a, azure-shared-key and hmac:FILE"
     )]
     Signer(String),
     #[error("`{0}:` lacks a name: write it as in `{0}:{1}`")]
@@ -40,8 +58,8 @@ pub enum PlaceError {
     FieldName(String),
 }
 
-/// Kinds of credential that are more than a value.
-const SIGNERS: &[&str] = &["sigv4", "sigv4a", "azure-shared-key", "hmac", "jwt", "oauth", "postgres", "ssh"];
+/// Kinds of credential that are not known yet.
+const LATER: &[&str] = &["postgres", "ssh"];
 
 /// Headers that a proxy sets or acts on.
 const FRAMING: &[&str] = &[
@@ -61,6 +79,20 @@ const FRAMING: &[&str] = &[
 
 const MAX_NAME: usize = 128;
 
+impl Place {
+    /// Whether requests carry a signature made with the value, and never the value.
+    pub fn signs(&self) -> bool {
+        matches!(self, Self::SigV4 | Self::SigV4a | Self::AzureSharedKey | Self::Hmac)
+    }
+}
+
+impl Place {
+    /// Whether the value is exchanged for tokens, which are sent in its place.
+    pub fn mints(&self) -> bool {
+        matches!(self, Self::Jwt | Self::Oauth | Self::GithubApp)
+    }
+}
+
 impl FromStr for Place {
     type Err = PlaceError;
 
@@ -75,7 +107,14 @@ impl FromStr for Place {
             "header" => header(name).map(Self::Header),
             "query" => field(name).map(Self::Query),
             "body" => field(name).map(Self::Body),
-            _ if SIGNERS.contains(&kind) => Err(PlaceError::Signer(kind.to_owned())),
+            "sigv4" if kind == text => Ok(Self::SigV4),
+            "sigv4a" if kind == text => Ok(Self::SigV4a),
+            "azure-shared-key" if kind == text => Ok(Self::AzureSharedKey),
+            "hmac" if kind == text => Ok(Self::Hmac),
+            "jwt" if kind == text => Ok(Self::Jwt),
+            "oauth" if kind == text => Ok(Self::Oauth),
+            "github-app" if kind == text => Ok(Self::GithubApp),
+            _ if LATER.contains(&kind) => Err(PlaceError::Signer(kind.to_owned())),
             _ => Err(PlaceError::Unknown(text.chars().take(40).collect())),
         }
     }
@@ -106,6 +145,13 @@ impl fmt::Display for Place {
             Self::Header(name) => write!(f, "header:{name}"),
             Self::Query(name) => write!(f, "query:{name}"),
             Self::Body(path) => write!(f, "body:{path}"),
+            Self::SigV4 => f.write_str("sigv4"),
+            Self::SigV4a => f.write_str("sigv4a"),
+            Self::AzureSharedKey => f.write_str("azure-shared-key"),
+            Self::Hmac => f.write_str("hmac"),
+            Self::Jwt => f.write_str("jwt"),
+            Self::Oauth => f.write_str("oauth"),
+            Self::GithubApp => f.write_str("github-app"),
         }
     }
 }
@@ -131,12 +177,16 @@ mod tests {
         check("header:X-API-Key", Ok(Place::Header("x-api-key".into())));
         check("query:key", Ok(Place::Query("key".into())));
         check("body:auth.token", Ok(Place::Body("auth.token".into())));
+        check("sigv4", Ok(Place::SigV4));
+        check("sigv4a", Ok(Place::SigV4a));
+        check("azure-shared-key", Ok(Place::AzureSharedKey));
+        check("hmac", Ok(Place::Hmac));
+        check("github-app", Ok(Place::GithubApp));
     }
 
     #[test]
     fn what_cannot_be_had_is_refused_with_what_can() {
-        for signer in ["sigv4", "sigv4a", "azure-shared-key", "hmac:file", "jwt", "oauth", "postgres", "ssh"]
-        {
+        for signer in ["postgres", "ssh"] {
             check(signer, Err("bearer, basic, header:NAME"));
         }
         check("cookie", Err("is not a place"));
@@ -150,7 +200,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_place_is_written_as_it_is_read(text in "(bearer|basic|header|query|body|x)?:?.{0,20}") {
+        fn a_place_is_written_as_it_is_read(text in "(bearer|basic|header|query|body|sigv4|x)?:?.{0,20}") {
             if let Ok(place) = text.parse::<Place>() {
                 prop_assert_eq!(place.to_string().parse(), Ok(place));
             }

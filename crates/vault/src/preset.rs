@@ -18,14 +18,7 @@ pub struct Preset {
 pub enum PresetError {
     #[error("there is no preset `{name}`: use one of {known}, or --for and --as")]
     Unknown { name: String, known: String },
-    #[error(
-        "requests to `{0}` are signed, which this version does not do: it swaps values in bearer, basic, header:NAME, query:NAME and body:PATH"
-    )]
-    Signed(String),
 }
-
-/// Their requests carry signatures and not the key.
-const SIGNED: &[&str] = &["aws", "azure", "gcp"];
 
 pub const PRESETS: &[Preset] = &[
     Preset {
@@ -34,6 +27,20 @@ pub const PRESETS: &[Preset] = &[
         hosts: &["api.anthropic.com"],
         places: &["header:x-api-key", "bearer"],
         begins: &["sk-ant-"],
+    },
+    Preset {
+        name: "aws",
+        env: "AWS_SECRET_ACCESS_KEY",
+        hosts: &["*.amazonaws.com", "*.amazonaws.com.cn", "*.api.aws"],
+        places: &["sigv4", "sigv4a"],
+        begins: &[],
+    },
+    Preset {
+        name: "azure-storage",
+        env: "AZURE_STORAGE_KEY",
+        hosts: &["*.blob.core.windows.net", "*.queue.core.windows.net", "*.file.core.windows.net"],
+        places: &["azure-shared-key"],
+        begins: &[],
     },
     Preset {
         name: "cohere",
@@ -72,6 +79,13 @@ pub const PRESETS: &[Preset] = &[
         begins: &["ghp_", "gho_", "ghu_", "ghs_", "ghr_", "github_pat_"],
     },
     Preset {
+        name: "github-app",
+        env: "GITHUB_TOKEN",
+        hosts: &["api.github.com", "github.com", "uploads.github.com", "ghcr.io"],
+        places: &["github-app", "bearer", "basic"],
+        begins: &[],
+    },
+    Preset {
         name: "gitlab",
         env: "GITLAB_TOKEN",
         hosts: &["gitlab.com", "registry.gitlab.com"],
@@ -84,6 +98,13 @@ pub const PRESETS: &[Preset] = &[
         hosts: &["*.googleapis.com"],
         places: &["header:x-goog-api-key", "query:key", "bearer"],
         begins: &["AIza", "ya29."],
+    },
+    Preset {
+        name: "google-service-account",
+        env: "GOOGLE_OAUTH_ACCESS_TOKEN",
+        hosts: &["*.googleapis.com"],
+        places: &["jwt", "bearer"],
+        begins: &[],
     },
     Preset {
         name: "groq",
@@ -181,9 +202,6 @@ pub const PRESETS: &[Preset] = &[
 
 impl Preset {
     pub fn find(name: &str) -> Result<&'static Self, PresetError> {
-        if SIGNED.contains(&name) {
-            return Err(PresetError::Signed(name.to_owned()));
-        }
         let unknown = || PresetError::Unknown {
             name: name.chars().take(40).collect(),
             known: PRESETS.iter().map(|preset| preset.name).collect::<Vec<_>>().join(", "),
@@ -215,7 +233,7 @@ mod tests {
                 env: preset.env.into(),
                 hosts: preset.hosts.iter().map(|host| (*host).into()).collect(),
                 places: preset.places(),
-                programs: vec![],
+                ..Credential::default()
             };
             assert_eq!(preset.places().len(), preset.places.len(), "{}", preset.name);
             assert_eq!(credential.clone().checked(), Ok(credential), "{}", preset.name);
@@ -229,7 +247,6 @@ mod tests {
         assert_eq!(Preset::find("stripe").unwrap().hosts[0], "api.stripe.com");
         let error = Preset::find("strip").unwrap_err().to_string();
         assert!(error.contains("github") && error.contains("--for"), "{error}");
-        assert!(matches!(Preset::find("aws"), Err(PresetError::Signed(_))));
     }
 
     #[test]

@@ -5,8 +5,9 @@ use crate::credential::CredentialError;
 use crate::draft::{Draft, Remark, Settled, remarks};
 use crate::placeholder::{Mint, PlaceholderError};
 use crate::sealed::{About, Contents, KeyKind, Record, SealedFile, Unlock, VaultError};
+use crate::sign::{self, Document, DocumentError, SchemeError, ScopeError, Whole};
 use crate::source::{Outside, Source, SourceError};
-use crate::{Bound, PlaceError, Plain, PresetError};
+use crate::{Bound, Credential, Part, PlaceError, Plain, Preset, PresetError, Role};
 use cofferdam_model::SessionId;
 use cofferdam_seal::{KEY_LEN, mark};
 use serde::Serialize;
@@ -28,6 +29,14 @@ pub enum SecretError {
     Place(#[from] PlaceError),
     #[error(transparent)]
     Preset(#[from] PresetError),
+    #[error(transparent)]
+    Scope(#[from] ScopeError),
+    #[error(transparent)]
+    Scheme(#[from] SchemeError),
+    #[error("`hmac` needs a file that declares what is signed: write `--as hmac:FILE`")]
+    NoDeclaration,
+    #[error("{from}: {source}")]
+    Document { from: String, source: DocumentError },
     #[error(transparent)]
     Placeholder(#[from] PlaceholderError),
     #[error(
@@ -62,6 +71,8 @@ pub struct Entry {
     pub hosts: Vec<String>,
     pub places: Vec<String>,
     pub programs: Vec<String>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub scopes: Vec<String>,
     pub source: String,
     /// Read from its source for every session, and not stored.
     pub live: bool,
@@ -85,6 +96,7 @@ impl Entry {
             hosts: credential.hosts.clone(),
             places: credential.places.iter().map(ToString::to_string).collect(),
             programs: credential.programs.clone(),
+            scopes: credential.scopes.iter().map(ToString::to_string).collect(),
             source: source.to_string(),
             live: *live,
             added: *added,
@@ -137,8 +149,8 @@ impl<'a> Vault<'a> {
             Err(error) => return Err(error),
         }
         // Also where it is not stored: a source that cannot be read is found out now.
-        let value = source.read(outside)?;
-        let remarks = remarks(&value, preset);
+        let value = read(&credential, &source, outside)?;
+        let remarks = remarks_on(&credential, &value, preset);
         self.file.change(|contents| {
             if find(contents, &credential.name).is_ok() {
                 return Err(SecretError::Exists(credential.name));
@@ -178,8 +190,8 @@ impl<'a> Vault<'a> {
         if about.live && source == Source::Input {
             return Err(SecretError::LiveInput);
         }
-        let value = source.read(outside)?;
-        let mut remarks = remarks(&value, None);
+        let value = read(&about.credential, &source, outside)?;
+        let mut remarks = remarks_on(&about.credential, &value, None);
         self.file.change(|contents| {
             let mark = mark(&contents.mark_key, value.reveal());
             let record = find(contents, name)?;
@@ -234,7 +246,7 @@ impl<'a> Vault<'a> {
         }
         let first = names.first().map_or("", String::as_str);
         let mut contents = self.file.read()?.ok_or_else(|| missing(first))?;
-        let mut taken: Vec<(About, Plain)> = Vec::with_capacity(names.len());
+        let mut taken: Vec<(About, Whole)> = Vec::with_capacity(names.len());
         for name in names {
             if taken.iter().any(|(about, _)| about.credential.name == *name) {
                 continue;
@@ -245,12 +257,13 @@ impl<'a> Vault<'a> {
             }
             let value = match record.value.take() {
                 Some(value) => value,
-                None => record.about.source.read(outside)?,
+                None => read(&record.about.credential, &record.about.source, outside)?,
             };
-            taken.push((record.about.clone(), value));
+            let whole = sign::split(&record.about.credential, value);
+            taken.push((record.about.clone(), whole));
         }
         distinct_variables(&taken)?;
-        with_placeholders(taken, Mint::new(seed, session.clone()))
+        with_placeholders(taken, &mut Mint::new(seed, session.clone()))
     }
 
     fn about(&self, name: &str) -> Result<About, SecretError> {
@@ -278,29 +291,78 @@ fn missing(name: &str) -> SecretError {
     SecretError::Missing(name.chars().filter(|c| !c.is_control()).take(80).collect())
 }
 
-fn distinct_variables(taken: &[(About, Plain)]) -> Result<(), SecretError> {
-    let mut seen: BTreeMap<&str, &str> = BTreeMap::new();
+/// A value as it is kept: a line, or the lines that a document of several values comes to.
+fn read(credential: &Credential, source: &Source, outside: &mut Outside<'_>) -> Result<Plain, SecretError> {
+    let document = Document::of(&credential.places);
+    if document == Document::Line {
+        return Ok(source.read(outside)?);
+    }
+    let mut bytes = source.document(outside)?;
+    if let (Document::Aws, Source::Env(name)) = (document, source)
+        && name == "AWS_SECRET_ACCESS_KEY"
+    {
+        bytes = beside_it(&bytes, outside);
+    }
+    let failed = |why| SecretError::Document { from: source.to_string(), source: why };
+    sign::read_document(&credential.places, &bytes).map_err(failed)
+}
+
+/// The variables that stand beside this one, as the lines of a file would.
+fn beside_it(secret: &[u8], outside: &Outside<'_>) -> Zeroizing<Vec<u8>> {
+    let mut lines = Zeroizing::new(Vec::with_capacity(64 << 10));
+    lines.extend_from_slice(b"AWS_SECRET_ACCESS_KEY=");
+    lines.extend_from_slice(secret);
+    for name in ["AWS_ACCESS_KEY_ID", "AWS_SESSION_TOKEN"] {
+        let Some(value) = (outside.env)(name) else { continue };
+        lines.extend_from_slice(format!("\n{name}=").as_bytes());
+        lines.extend_from_slice(&Zeroizing::new(value.into_encoded_bytes()));
+    }
+    lines
+}
+
+/// On the value that signs, where there are several.
+fn remarks_on(credential: &Credential, kept: &Plain, preset: Option<&'static Preset>) -> Vec<Remark> {
+    let whole = sign::split(credential, Plain::new(kept.reveal().to_vec()));
+    remarks(&whole.main, preset)
+}
+
+fn distinct_variables(taken: &[(About, Whole)]) -> Result<(), SecretError> {
+    let mut seen: BTreeMap<String, &str> = BTreeMap::new();
     for (About { credential, .. }, _) in taken {
-        if let Some(first) = seen.insert(&credential.env, &credential.name) {
-            return Err(SecretError::SameVariable {
-                first: first.to_owned(),
-                second: credential.name.clone(),
-                env: credential.env.clone(),
-            });
+        let parts = sign::roles(credential).into_iter().map(|(_, env)| env);
+        for env in std::iter::once(credential.env.clone()).chain(parts).filter(|env| !env.is_empty()) {
+            if let Some(first) = seen.insert(env.clone(), &credential.name) {
+                let (first, second) = (first.to_owned(), credential.name.clone());
+                return Err(SecretError::SameVariable { first, second, env });
+            }
         }
     }
     Ok(())
 }
 
-fn with_placeholders(taken: Vec<(About, Plain)>, mut mint: Mint) -> Result<Vec<Bound>, SecretError> {
-    let values: Vec<&Plain> = taken.iter().map(|(_, value)| value).collect();
-    let made = taken.iter().map(|(about, value)| mint.placeholder(&about.credential.name, value, &values));
-    let made: Vec<String> = made.collect::<Result<_, _>>()?;
-    let bound = taken.into_iter().zip(made).map(|((about, plain), placeholder)| Bound {
-        credential: about.credential,
-        placeholder,
-        plain,
-        generation: about.generation,
+fn with_placeholders(taken: Vec<(About, Whole)>, mint: &mut Mint) -> Result<Vec<Bound>, SecretError> {
+    let values: Vec<&Plain> = taken.iter().flat_map(|(_, whole)| whole.values()).collect();
+    let mut made = Vec::with_capacity(taken.len());
+    for (about, whole) in &taken {
+        let name = &about.credential.name;
+        let main = mint.placeholder(name, &whole.main, &values)?;
+        let part =
+            |(role, plain): &(Role, Plain)| mint.placeholder(&format!("{name} {role:?}"), plain, &values);
+        let parts: Vec<String> = whole.parts.iter().map(part).collect::<Result<_, _>>()?;
+        made.push((main, parts));
+    }
+    let bound = taken.into_iter().zip(made).map(|((about, whole), (placeholder, parts))| {
+        let roles = sign::roles(&about.credential);
+        let env = |role: Role| roles.iter().find(|(of, _)| *of == role).map(|(_, env)| env.clone());
+        let part = |((role, plain), placeholder)| Part {
+            role,
+            env: env(role).unwrap_or_default(),
+            placeholder,
+            plain,
+        };
+        let parts = whole.parts.into_iter().zip(parts).map(part).collect();
+        let (credential, generation) = (about.credential, about.generation);
+        Bound { credential, placeholder, plain: whole.main, generation, parts }
     });
     Ok(bound.collect())
 }

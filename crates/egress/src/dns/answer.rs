@@ -1,11 +1,12 @@
 //! From the bytes of a query to the bytes of an answer, or to none. No sockets here.
 
-use super::quiet::Quiet;
 use super::{Query as Told, Tap, Verdict};
 use crate::names::{self, NameError, Names};
+use crate::quiet::Quiet;
 use hickory_proto::op::{Edns, Message, MessageType, Metadata, OpCode, Query, ResponseCode};
 use hickory_proto::rr::rdata::{A, AAAA, PTR};
 use hickory_proto::rr::{DNSClass, Name, RData, Record, RecordType};
+use std::collections::HashSet;
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
@@ -24,6 +25,8 @@ pub struct Desk {
     names: Arc<Names>,
     tap: Arc<dyn Tap>,
     quiet: Mutex<Quiet<(String, RecordType)>>,
+    /// Names that were given an address; there are no more of them than `names` has addresses.
+    named: Mutex<HashSet<String>>,
     bucket: Mutex<Bucket>,
 }
 
@@ -44,7 +47,8 @@ enum Answer {
 impl Desk {
     pub fn new(names: Arc<Names>, tap: Arc<dyn Tap>) -> Arc<Self> {
         let bucket = Bucket { left: BURST, at: None };
-        Arc::new(Self { names, tap, quiet: Mutex::new(Quiet::new()), bucket: Mutex::new(bucket) })
+        let (quiet, named) = (Mutex::new(Quiet::new()), Mutex::default());
+        Arc::new(Self { names, tap, quiet, named, bucket: Mutex::new(bucket) })
     }
 
     /// The answer to a query; none to what is no query, or when there are too many.
@@ -111,7 +115,10 @@ impl Desk {
         }
         match query.query_type {
             RecordType::A => match self.names.address_of(&name) {
-                Ok(address) => Answer::Records(vec![RData::A(A(address))]),
+                Ok(address) => {
+                    self.tell_named(name, address);
+                    Answer::Records(vec![RData::A(A(address))])
+                }
                 Err(NameError::TooMany { .. }) => Answer::Refused(Verdict::TooMany, ResponseCode::Refused),
                 Err(NameError::Bad { .. }) => no_such(Verdict::BadName),
             },
@@ -119,6 +126,13 @@ impl Desk {
             // name from us) do not exist.
             RecordType::AAAA | RecordType::HTTPS | RecordType::SVCB => Answer::Nothing,
             _ => Answer::Refused(Verdict::Kind, ResponseCode::Refused),
+        }
+    }
+
+    fn tell_named(&self, name: String, address: Ipv4Addr) {
+        let is_new = self.named.lock().unwrap_or_else(PoisonError::into_inner).insert(name.clone());
+        if is_new {
+            self.tap.named(&name, address);
         }
     }
 
@@ -185,11 +199,14 @@ mod tests {
     use proptest::prelude::*;
 
     #[derive(Default)]
-    struct Heard(Mutex<Vec<Told>>);
+    struct Heard(Mutex<Vec<Told>>, Mutex<Vec<String>>);
 
     impl Tap for Heard {
         fn knows(&self, name: &str) -> bool {
             name == "example.com" || name.ends_with(".wild.example")
+        }
+        fn named(&self, name: &str, address: Ipv4Addr) {
+            self.1.lock().unwrap().push(format!("{name} {address}"));
         }
         fn query(&self, query: Told) {
             self.0.lock().unwrap().push(query);

@@ -5,7 +5,6 @@
 //! for it was allowed. Datagrams to anywhere else are read, told and dropped.
 
 mod answer;
-mod quiet;
 mod serve;
 mod stray;
 
@@ -13,12 +12,15 @@ pub use answer::Desk;
 pub use serve::{serve_tcp, serve_udp};
 pub use stray::{Receive, stray_udp};
 
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, SocketAddr};
 
 /// What the session knows and wants to know. Calls come from a task of the proxy and should return at once.
 pub trait Tap: Send + Sync + 'static {
     /// Whether some rule could allow a request to this host (in its normal form).
     fn knows(&self, name: &str) -> bool;
+
+    /// A name was given an address, for the first time.
+    fn named(&self, name: &str, address: Ipv4Addr);
 
     /// A query was refused. Floods are told in short: see `Query::times`.
     fn query(&self, query: Query);

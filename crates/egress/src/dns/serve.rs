@@ -89,6 +89,7 @@ mod tests {
         fn knows(&self, _: &str) -> bool {
             true
         }
+        fn named(&self, _: &str, _: std::net::Ipv4Addr) {}
         fn query(&self, _: Query) {}
         fn stray(&self, _: Stray) {}
     }

@@ -1,9 +1,9 @@
 //! Datagrams to anywhere but the DNS: QUIC, other resolvers, time servers. They are read so that they can be
 //! told, and dropped.
 
-use super::quiet::Quiet;
 use super::serve::PAUSE;
 use super::{Stray, Tap};
+use crate::quiet::Quiet;
 use std::io;
 use std::net::{SocketAddr, UdpSocket};
 use std::os::fd::{AsFd, BorrowedFd};
@@ -84,6 +84,7 @@ mod tests {
     struct Heard(Mutex<Sender<Stray>>);
 
     impl Tap for Heard {
+        fn named(&self, _: &str, _: std::net::Ipv4Addr) {}
         fn knows(&self, _: &str) -> bool {
             false
         }

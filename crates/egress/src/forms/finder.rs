@@ -138,6 +138,13 @@ impl Finder {
         Some(Hit { start, end: start + self.pattern(id).len(), pattern: id as usize })
     }
 
+    /// The patterns that start with this text.
+    pub(crate) fn beginning_with<'a>(&'a self, text: &'a [u8]) -> impl Iterator<Item = usize> + 'a {
+        let first = self.sorted.partition_point(|&id| self.pattern(id) < text);
+        let those = self.sorted.get(first..).unwrap_or_default().iter();
+        those.take_while(move |id| self.pattern(**id).starts_with(text)).map(|&id| id as usize)
+    }
+
     /// Where the text's longest tail starts that could be the beginning of a match; its length where none could.
     pub(crate) fn pending(&self, text: &[u8], from: usize) -> usize {
         let start = from.max((text.len() + 1).saturating_sub(self.longest.max(1)));

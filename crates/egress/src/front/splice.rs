@@ -26,7 +26,7 @@ pub(super) async fn splice(
     let rules = session.rules.load_full();
     let pending = {
         let question = Question::tunnel(via, &host, port, program.as_deref());
-        decide::settle(session, &rules, &question, &question.decide(&rules), false)?
+        decide::settle(session, &rules, &question, &question.decide(&rules), None)?
     };
     let cleared = pending.wait(session).await?;
     let meter = session.tallies.open(rules.policy().budgets(&host)).map_err(Failure::OverBudget)?;

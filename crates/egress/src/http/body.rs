@@ -4,7 +4,8 @@
 use super::flow::Filter;
 use crate::guard::{Guard, Passed};
 use crate::rescue::Failure;
-use crate::scrub::Scrubber;
+use crate::scrub::{Scrubber, Seams};
+use crate::sign::Resign;
 use crate::swap::RequestScan;
 use bytes::{Bytes, BytesMut};
 use cofferdam_policy::GuardAction;
@@ -18,6 +19,15 @@ use std::time::Duration;
 pub(crate) enum Payload {
     Live(Incoming),
     Whole(Bytes),
+    Begun(Begun),
+}
+
+/// A body of which the beginning is here.
+pub(crate) struct Begun {
+    pub(crate) first: Bytes,
+    pub(crate) rest: Incoming,
+    /// All of it has come, and these after it.
+    pub(crate) trailers: Option<HeaderMap>,
 }
 
 impl Payload {
@@ -27,6 +37,10 @@ impl Payload {
             Self::Live(body) if body.is_end_stream() => (Some(&[]), Some(0)),
             Self::Live(body) => (None, body.size_hint().exact()),
             Self::Whole(bytes) => (Some(bytes), Some(bytes.len() as u64)),
+            Self::Begun(begun) => {
+                let rest = begun.rest.size_hint().exact();
+                (None, rest.map(|rest| begun.first.len() as u64 + rest))
+            }
         }
     }
 
@@ -36,12 +50,65 @@ impl Payload {
 
     /// Brings all of it into memory, or refuses when it is longer than `limit`.
     pub(crate) async fn collect(&mut self, limit: usize) -> Result<&mut Bytes, Failure> {
-        if let Self::Live(body) = self {
-            *self = Self::Whole(collect(body, limit).await?);
+        match self {
+            Self::Live(body) => *self = Self::Whole(collect(body, Bytes::new(), limit).await?),
+            Self::Begun(Begun { first, rest, .. }) => {
+                let first = std::mem::take(first);
+                *self = Self::Whole(collect(rest, first, limit).await?);
+            }
+            Self::Whole(_) => {}
         }
         match self {
             Self::Whole(bytes) => Ok(bytes),
-            Self::Live(_) => Err(Failure::TooLarge { limit }),
+            Self::Live(_) | Self::Begun(_) => Err(Failure::TooLarge { limit }),
+        }
+    }
+
+    /// Brings in what comes of it: up to `limit` bytes, and as long as the next part comes within `pause`.
+    pub(crate) async fn begin(&mut self, limit: usize, pause: Duration) -> Result<(), Failure> {
+        let mut body = match self.take() {
+            Self::Live(body) => body,
+            other => {
+                *self = other;
+                return Ok(());
+            }
+        };
+        let (mut first, mut trailers) = (BytesMut::new(), None);
+        let mut is_whole = false;
+        while first.len() < limit {
+            let Ok(frame) = tokio::time::timeout(pause, body.frame()).await else { break };
+            let Some(frame) = frame else {
+                is_whole = true;
+                break;
+            };
+            match frame.map_err(Failure::Body)?.into_data() {
+                Ok(chunk) => first.extend_from_slice(&chunk),
+                Err(frame) => trailers = frame.into_trailers().ok(),
+            }
+            if trailers.is_some() {
+                break;
+            }
+        }
+        let first = first.freeze();
+        let is_whole = is_whole || (body.is_end_stream() && trailers.is_none());
+        *self = match is_whole && first.len() <= limit {
+            true => Self::Whole(first),
+            false => Self::Begun(Begun { first, rest: body, trailers }),
+        };
+        Ok(())
+    }
+
+    /// Takes out the beginning that is here already.
+    pub(crate) fn take_first(&mut self) -> Bytes {
+        match self.take() {
+            Self::Begun(begun) => {
+                *self = Self::Live(begun.rest);
+                begun.first
+            }
+            other => {
+                *self = other;
+                Bytes::new()
+            }
         }
     }
 
@@ -52,7 +119,7 @@ impl Payload {
 
     /// Reads on for a while after a refusal: many clients look at an answer only once they have sent all.
     pub(crate) async fn linger(self) {
-        let Self::Live(mut body) = self else { return };
+        let (Self::Live(mut body) | Self::Begun(Begun { rest: mut body, .. })) = self else { return };
         let drain = async {
             let mut left = LINGER;
             while let Some(Ok(frame)) = body.frame().await {
@@ -69,11 +136,10 @@ impl Payload {
 const LINGER: usize = 4 << 20;
 const LINGER_TIME: Duration = Duration::from_secs(1);
 
-async fn collect(body: &mut Incoming, limit: usize) -> Result<Bytes, Failure> {
-    if body.size_hint().lower() > limit as u64 {
+async fn collect(body: &mut Incoming, mut first: Bytes, limit: usize) -> Result<Bytes, Failure> {
+    if body.size_hint().lower() + first.len() as u64 > limit as u64 {
         return Err(Failure::TooLarge { limit });
     }
-    let mut first = Bytes::new();
     let mut rest = BytesMut::new();
     while let Some(frame) = body.frame().await {
         let Ok(chunk) = frame.map_err(Failure::Body)?.into_data() else { continue };
@@ -102,15 +168,17 @@ pub(crate) struct Outgoing {
     /// Whether a person can be asked about it, and about what.
     pub(crate) holds: bool,
     pub(crate) doubt: Option<String>,
+    /// Comes last: what was looked at is what is signed.
+    pub(crate) resign: Option<Resign>,
 }
 
 impl Outgoing {
     pub(crate) fn new(scan: Option<RequestScan>, guard: Option<Guard>) -> Self {
-        Self { scan, guard, noticed: Vec::new(), behind: 0, holds: false, doubt: None }
+        Self { scan, guard, noticed: Vec::new(), behind: 0, holds: false, doubt: None, resign: None }
     }
 
     pub(crate) fn is_idle(&self) -> bool {
-        self.scan.is_none() && self.guard.is_none()
+        self.scan.is_none() && self.guard.is_none() && self.resign.is_none()
     }
 
     /// Looks through a body that was collected.
@@ -138,6 +206,16 @@ impl Outgoing {
         Ok(passed.bytes)
     }
 
+    /// The same bytes under signatures of ours.
+    fn signed(&mut self, bytes: Bytes) -> Result<Bytes, Box<Failure>> {
+        match &mut self.resign {
+            Some(resign) if !bytes.is_empty() => {
+                resign.push(bytes).map_err(|refusal| Box::new(refusal.into()))
+            }
+            _ => Ok(bytes),
+        }
+    }
+
     fn scan(&mut self, part: &[u8]) -> Result<(), Box<Failure>> {
         match &mut self.scan {
             Some(scan) => scan.push(part).map_err(|refusal| Box::new(refusal.into())),
@@ -149,21 +227,25 @@ impl Outgoing {
 impl Filter for Outgoing {
     fn pass(&mut self, chunk: Bytes) -> Result<Bytes, Box<Failure>> {
         self.scan(&chunk)?;
-        let Some(guard) = &mut self.guard else { return Ok(chunk) };
+        let Some(guard) = &mut self.guard else { return self.signed(chunk) };
         self.behind += chunk.len();
         let passed = guard.push(chunk).map_err(|error| Box::new(Failure::Secret(error.to_string())))?;
-        self.guarded(passed)
+        let passed = self.guarded(passed)?;
+        self.signed(passed)
     }
 
     fn finish(&mut self) -> Result<Bytes, Box<Failure>> {
-        match self.guard.as_mut().map(Guard::finish) {
-            Some(passed) => self.guarded(passed),
-            None => Ok(Bytes::new()),
-        }
+        let last = self.idle()?;
+        let Some(resign) = &mut self.resign else { return Ok(last) };
+        let refused = |refusal: crate::swap::Refusal| Box::new(Failure::from(refusal));
+        let rest = resign.finish().map_err(refused)?;
+        Ok(if last.is_empty() { rest } else { [last, rest].concat().into() })
     }
 
     fn idle(&mut self) -> Result<Bytes, Box<Failure>> {
-        self.finish()
+        let Some(passed) = self.guard.as_mut().map(Guard::finish) else { return Ok(Bytes::new()) };
+        let passed = self.guarded(passed)?;
+        self.signed(passed)
     }
 
     fn is_waiting(&self) -> bool {
@@ -200,6 +282,18 @@ impl Filter for Scrubbing {
 
     fn finish(&mut self) -> Result<Bytes, Box<Failure>> {
         Ok(self.scrubber.finish())
+    }
+
+    fn idle(&mut self) -> Result<Bytes, Box<Failure>> {
+        Ok(self.scrubber.idle())
+    }
+
+    fn is_waiting(&self) -> bool {
+        self.scrubber.is_waiting()
+    }
+
+    fn seams(&self) -> Option<Seams<bool>> {
+        Some(self.scrubber.seams())
     }
 
     fn trailers(&mut self, trailers: &mut HeaderMap) -> Result<(), Box<Failure>> {

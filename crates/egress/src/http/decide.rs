@@ -8,7 +8,7 @@ use crate::exchange::Watch;
 use crate::rescue::{Denial, Failure};
 use crate::rules::Rules;
 use crate::session::Session;
-use crate::swap::UsedCredential;
+use crate::swap::{Refusal, UsedCredential};
 use cofferdam_model::{Answer, ApprovalAnswered, Body, CredentialUsed, EgressDecided, Verdict, Via};
 use cofferdam_policy::{Action, Alarm, Decision, Effect, Headers, Http, Notice, Occasion, Policy};
 use http::request::Parts;
@@ -152,18 +152,24 @@ pub(crate) struct Cleared {
     by: Arc<Policy>,
 }
 
-/// What a decision comes to before anybody waits. `withhold`: the path or query holds a credential.
+/// What a decision comes to before anybody waits. `would_use`: the credentials that its head asks for, where it does
+/// not go at once; an error where the path or query holds one that does not belong there.
 pub(crate) fn settle(
     session: &Session,
     rules: &Rules,
     question: &Question<'_>,
     decision: &Decision,
-    withhold: bool,
+    would_use: Option<Result<Vec<String>, Refusal>>,
 ) -> Result<Pending, Failure> {
     let mut event = question.event(decision);
-    if withhold {
-        event.path = super::service::WITHHELD.to_owned();
-        event.query = None;
+    match would_use {
+        Some(Err(_)) => {
+            event.path = super::service::WITHHELD.to_owned();
+            event.query = None;
+        }
+        // Whoever is asked sees what would be spent.
+        Some(Ok(names)) if decision.effect == Effect::Review => event.credentials = names,
+        _ => {}
     }
     if let Some(rule) = decision.rule_id() {
         session.act_on(&Occasion::Rule(rule));
@@ -211,7 +217,7 @@ async fn hold(session: &Session, event: Box<EgressDecided>, policy: Arc<Policy>)
     let body = Body::EgressDecided(event);
     let seq = session.record.append(None, &body)?;
     let Body::EgressDecided(event) = body else { return Err(Failure::Paused) };
-    let patience = session.limits.review_time;
+    let patience = session.patience();
     let question = session.approvals.ask(held(&event), patience)?;
     session.alerts.tell(Notice::Held, &session.coffer, || Sighting {
         held: Some(question.number()),
@@ -257,6 +263,7 @@ fn held(event: &EgressDecided) -> Held {
         method: event.method.clone(),
         url: format!("{}://{}{port}{}{query}", event.scheme, event.host, event.path),
         program: event.program.clone(),
+        credentials: event.credentials.clone(),
         since: 0,
         until: 0,
     }

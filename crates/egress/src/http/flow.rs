@@ -1,9 +1,11 @@
 //! A body on its way, in either direction: counted, filtered where something must be found in it, and stopped
 //! at the next poll when its exchange is cut. Nothing is collected; a slow reader slows the writer.
 
+use super::body::Begun;
 use super::tapped::Played;
 use crate::exchange::{Exchange, Side};
 use crate::rescue::Failure;
+use crate::scrub::Seams;
 use crate::upstream::pool::{Key, Pool};
 use bytes::Bytes;
 use cofferdam_model::Ending;
@@ -45,6 +47,10 @@ pub(crate) trait Filter: Send {
     fn trailers(&mut self, _: &mut HeaderMap) -> Result<(), Box<Failure>> {
         Ok(())
     }
+    /// What looks over messages that follow one another, where that is needed.
+    fn seams(&self) -> Option<Seams<bool>> {
+        None
+    }
     /// How many values it has replaced since it was last asked.
     fn replaced(&mut self) -> u64 {
         0
@@ -56,7 +62,7 @@ pub(crate) trait Filter: Send {
 }
 
 /// Long for a sender that is in the midst of something, short for one that waits for an answer.
-const IDLE: Duration = Duration::from_millis(20);
+pub(super) const IDLE: Duration = Duration::from_millis(20);
 
 enum Source {
     Whole(Option<Bytes>),
@@ -83,6 +89,9 @@ pub(crate) struct Flow {
     home: Option<Box<Home>>,
     rest: Option<Rest>,
     trailers: Option<HeaderMap>,
+    /// What was looked through before the rest was asked for, and what came after all of it.
+    ahead: Option<Bytes>,
+    after: Option<HeaderMap>,
     /// Whether the exchange's watcher sees what passes here: not where credentials are in it.
     is_seen: bool,
     /// Runs while a filter waits for more.
@@ -127,6 +136,16 @@ impl Flow {
         flow.settled_if_empty()
     }
 
+    /// A request's body whose beginning has passed `filter` already.
+    pub(crate) fn begun(begun: Begun, exchange: Arc<Exchange>, filter: Option<Box<dyn Filter>>) -> Self {
+        let mut flow = Self::new(Source::Live(begun.rest), Side::Up);
+        flow.exchange = Some(exchange);
+        flow.filter = filter;
+        flow.ahead = Some(begun.first).filter(|first| !first.is_empty());
+        flow.after = begun.trailers;
+        flow
+    }
+
     fn new(source: Source, side: Side) -> Self {
         Self {
             source,
@@ -136,6 +155,8 @@ impl Flow {
             home: None,
             rest: None,
             trailers: None,
+            ahead: None,
+            after: None,
             is_seen: true,
             pause: None,
             done: false,
@@ -166,6 +187,9 @@ impl Flow {
     }
 
     fn source_ended(&self) -> bool {
+        if self.ahead.is_some() || self.after.is_some() {
+            return false;
+        }
         match &self.source {
             Source::Whole(bytes) => bytes.is_none(),
             Source::Live(body) => body.is_end_stream(),
@@ -310,6 +334,14 @@ impl Body for Flow {
                 let why = exchange.ending().unwrap_or(Ending::Refused);
                 return Poll::Ready(Some(Err(this.fail(FlowError::Cut(why)))));
             }
+            if let Some(ahead) = this.ahead.take() {
+                let counted = this.count(&ahead).map_err(|error| this.fail(error));
+                return Poll::Ready(Some(counted.map(|()| Frame::data(ahead))));
+            }
+            if let Some(trailers) = this.after.take() {
+                let last = this.finish(Some(trailers)).map_err(|error| this.fail(error));
+                return Poll::Ready(last.transpose());
+            }
             let polled = this.poll_source(cx);
             if polled.is_pending() {
                 return this.poll_idle(cx).map(|frame| Some(frame.map_err(|e| this.fail(e))));
@@ -340,7 +372,7 @@ impl Body for Flow {
     fn size_hint(&self) -> SizeHint {
         match &self.source {
             _ if self.done => SizeHint::with_exact(0),
-            _ if self.filter.is_some() => SizeHint::default(),
+            _ if self.filter.is_some() || self.ahead.is_some() => SizeHint::default(),
             Source::Whole(bytes) => SizeHint::with_exact(bytes.as_ref().map_or(0, |b| b.len() as u64)),
             Source::Live(body) => body.size_hint(),
             Source::Played(played) => {

@@ -7,9 +7,9 @@ use super::flow::{Filter, Flow, Home, Rest};
 use super::identify::{Scheme, Target, address_to};
 use super::prepare::{Prepared, Preparing, prepare};
 use super::service::{Conn, Upgrade};
-use super::tapped::{Offer, Seen, fields, refused};
+use super::tapped::{Offer, Seen, fields, play, refused};
 use super::upgrade::{Filters, relay};
-use super::{hop, websocket};
+use super::{hop, mint, websocket};
 use crate::exchange::{Exchange, Side};
 use crate::rescue::Failure;
 use crate::rules::Rules;
@@ -17,7 +17,7 @@ use crate::session::Session;
 use crate::swap::{Destination, Used};
 use crate::upstream::dial::Route;
 use crate::upstream::pool::{Key, Sender};
-use cofferdam_model::Ending;
+use cofferdam_model::{Ending, Reply};
 use cofferdam_policy::Effect;
 use http::header::{self, HeaderName, HeaderValue};
 use http::request::Parts;
@@ -38,6 +38,8 @@ pub(crate) struct Forwarding<'a> {
     pub(crate) head: Parts,
     pub(crate) payload: &'a mut Payload,
     pub(crate) cleared: Cleared,
+    /// Whether the policy changed the request.
+    pub(crate) rewritten: bool,
     pub(crate) upgrade: Option<Upgrade>,
     pub(crate) began: Instant,
 }
@@ -47,10 +49,16 @@ pub(crate) async fn forward(mut this: Forwarding<'_>) -> Result<Response<Flow>, 
     let session = &conn.session;
     let is_h2 = this.head.version == Version::HTTP_2;
     let tapped = Seen::of(session, &this.head);
+    let authority = this.target.authority();
+    if let Some(reply) = mint::answer(session, &this.target, &this.head, this.payload).await? {
+        return answered(this, reply);
+    }
     let prepared = prepare(Preparing {
         session,
         rules: this.rules,
         to: Destination { host: &this.target.host, port: this.target.port, program: conn.program.as_deref() },
+        authority: &authority,
+        rewritten: this.rewritten,
         head: &mut this.head,
         payload: &mut *this.payload,
         upgrade: this.upgrade.as_ref().map(|upgrade| &upgrade.protocol),
@@ -92,14 +100,7 @@ pub(crate) async fn forward(mut this: Forwarding<'_>) -> Result<Response<Flow>, 
         credentials: fingerprint(&used),
     };
     let rest = Rest::default();
-    let (body, up) = match (this.payload.take(), &this.upgrade) {
-        (Payload::Whole(bytes), _) => (Flow::collected(bytes, exchange.clone()), filter),
-        // What the filter is for comes after the change of protocol.
-        (Payload::Live(body), Some(_)) => (Flow::live(body, Side::Up, exchange.clone(), None, None), filter),
-        (Payload::Live(body), None) => {
-            (Flow::live(body, Side::Up, exchange.clone(), filter, None).leaving(rest.clone()), None)
-        }
-    };
+    let (body, up) = outgoing(this.payload.take(), this.upgrade.is_some(), filter, &exchange, &rest);
     if let Some(upgrade) = &this.upgrade {
         ask_upgrade(&mut this.head, upgrade, up.is_some());
     }
@@ -120,6 +121,37 @@ pub(crate) async fn forward(mut this: Forwarding<'_>) -> Result<Response<Flow>, 
     })?;
     let back = Back { conn, exchange, used, key, sender, up, upgrade: this.upgrade };
     back.answer(response)
+}
+
+/// The body as it leaves, and what looks at what follows a change of protocol.
+fn outgoing(
+    payload: Payload,
+    upgrades: bool,
+    filter: Option<Box<dyn Filter>>,
+    exchange: &Arc<Exchange>,
+    rest: &Rest,
+) -> (Flow, Option<Box<dyn Filter>>) {
+    let exchange = exchange.clone();
+    match payload {
+        Payload::Whole(bytes) => (Flow::collected(bytes, exchange), filter),
+        // What the filter is for comes after the change of protocol.
+        Payload::Live(body) if upgrades => (Flow::live(body, Side::Up, exchange, None, None), filter),
+        Payload::Live(body) => {
+            (Flow::live(body, Side::Up, exchange, filter, None).leaving(rest.clone()), None)
+        }
+        Payload::Begun(begun) => (Flow::begun(begun, exchange, filter).leaving(rest.clone()), None),
+    }
+}
+
+/// An answer of our own, on record like any other.
+fn answered(this: Forwarding<'_>, reply: Reply) -> Result<Response<Flow>, Failure> {
+    let (session, policy) = (&this.conn.session, this.rules.policy());
+    let meter = session.tallies.open(policy.budgets(&this.target.host)).map_err(Failure::OverBudget)?;
+    let (seq, event) = this.cleared.record(session, &[])?;
+    let exchange = session.live.begin(seq, event, Vec::new(), (meter, policy.large_transfer()), this.began);
+    still_allowed(session, this.rules, &Used::default(), &exchange)?;
+    exchange.flag("answered here: a token stays outside".to_owned());
+    Ok(play(reply, &this.head.method, exchange))
 }
 
 /// The exchange's end for a request that got no answer.

@@ -24,6 +24,10 @@ impl Changes {
         )
     }
 
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
     pub(crate) fn want_body(&self) -> bool {
         self.0.iter().any(|(_, _, json)| !json.is_empty())
     }

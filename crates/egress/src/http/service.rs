@@ -14,7 +14,7 @@ use crate::own;
 use crate::rescue::{self, Asked, Failure};
 use crate::rules::Rules;
 use crate::session::Session;
-use crate::swap::Destination;
+use crate::swap::{Destination, Refusal};
 use cofferdam_model::Via;
 use http::header::{self, HeaderValue};
 use http::request::Parts;
@@ -45,6 +45,8 @@ pub(crate) struct Conn {
     pub(crate) bound: Option<Target>,
     pub(crate) sni: Option<String>,
     pub(crate) opened: Opened,
+    /// For a door of its own: what stands before every path, and is known to whoever may come.
+    pub(crate) prefix: Option<Arc<str>>,
 }
 
 impl Conn {
@@ -55,7 +57,12 @@ impl Conn {
         bound: Option<Target>,
         sni: Option<String>,
     ) -> Self {
-        Self { session, via, program, bound, sni, opened: Opened::default() }
+        Self { session, via, program, bound, sni, opened: Opened::default(), prefix: None }
+    }
+
+    /// A door for what is asked of us alone.
+    pub(crate) fn own(session: Arc<Session>, prefix: Arc<str>) -> Self {
+        Self { prefix: Some(prefix), ..Self::new(session, Via::Proxy, None, None, None) }
     }
 }
 
@@ -105,9 +112,15 @@ async fn answer(conn: Arc<Conn>, mut request: Request<Incoming>) -> Result<Respo
     let (head, body) = request.into_parts();
     let mut payload = Payload::Live(body);
     let own = conn.session.own.as_ref().filter(|_| conn.bound.is_none() && uri.authority().is_none());
-    let answered = match own {
-        Some(own) => own::answer(&conn.session, own.as_ref(), &head, &mut payload).await,
-        None => exchange(&conn, head, &mut payload, client).await,
+    let answered = match (own, uri.path().strip_prefix(conn.prefix.as_deref().unwrap_or_default())) {
+        (Some(own), Some(path)) => {
+            let prefix = conn.prefix.as_deref().unwrap_or_default();
+            let visit = own::Visit { head: &head, path, prefix, upgrade: client, opened: &conn.opened };
+            own::answer(&conn.session, own.as_ref(), visit, &mut payload).await
+        }
+        // Nothing goes out by a door that is for us alone.
+        _ if conn.prefix.is_some() => Ok(own::nothing_here()),
+        _ => exchange(&conn, head, &mut payload, client).await,
     };
     let failure = match answered {
         Ok(response) => return Ok(response),
@@ -119,7 +132,10 @@ async fn answer(conn: Arc<Conn>, mut request: Request<Incoming>) -> Result<Respo
             (None, Some(authority)) => authority.as_str().chars().take(300).collect(),
             (None, None) => "the proxy".to_owned(),
         };
-        let request = tellable(&conn, &method, uri);
+        let request = match failure {
+            Failure::SecretIn { .. } => format!("{method} {WITHHELD}"),
+            _ => tellable(&conn, &method, uri),
+        };
         conn.session.tell_refused(&failure, (conn.via, conn.program.as_deref()), destination, request);
     }
     if lingers {
@@ -144,9 +160,20 @@ fn tellable(conn: &Conn, method: &Method, uri: Uri) -> String {
 pub(crate) const WITHHELD: &str = "(withheld: a credential is in it)";
 
 fn is_leaking(conn: &Conn, target: Option<&Target>, head: &Parts) -> bool {
+    would_use(conn, target, head).is_err()
+}
+
+/// The credentials whose placeholders are in a head, by name; an error where one does not belong there.
+fn would_use(conn: &Conn, target: Option<&Target>, head: &Parts) -> Result<Vec<String>, Refusal> {
     let (host, port) = target.map_or(("", 0), |target| (&target.host, target.port));
     let to = Destination { host, port, program: conn.program.as_deref() };
-    conn.session.coffer.swap_head(&to, &mut head.clone()).is_err()
+    let mut head = head.clone();
+    let taken = conn.session.coffer.take_signature(&to, &mut head)?;
+    let mut used = conn.session.coffer.swap_head(&to, &mut head)?;
+    if let Some(taken) = taken {
+        taken.spend(&mut used);
+    }
+    Ok(used.credentials.iter().map(|used| used.name.to_string()).collect())
 }
 
 async fn exchange(
@@ -170,8 +197,9 @@ async fn exchange(
         conn.session.coffer.check_name(&target.host)?;
         rules.may_lead_to(&target.host)?;
     }
-    let cleared = clear(conn, &rules, &target, &mut head, payload).await?;
-    forward(Forwarding { conn, rules: &rules, target, head, payload, cleared, upgrade, began }).await
+    let (cleared, rewritten) = clear(conn, &rules, &target, &mut head, payload).await?;
+    forward(Forwarding { conn, rules: &rules, target, head, payload, cleared, rewritten, upgrade, began })
+        .await
 }
 
 /// A change of protocol that the client asks for.
@@ -193,14 +221,14 @@ fn wanted_upgrade(head: &Parts, client: Option<OnUpgrade>) -> Result<Option<Upgr
     }
 }
 
-/// Asks the policy, with the body where it wants one, and changes what the policy changes.
+/// Asks the policy, with the body where it wants one, and changes what the policy changes; says whether it did.
 async fn clear(
     conn: &Conn,
     rules: &Rules,
     target: &Target,
     head: &mut Parts,
     payload: &mut Payload,
-) -> Result<Cleared, Failure> {
+) -> Result<(Cleared, bool), Failure> {
     let session = &*conn.session;
     let whom = (target, conn.sni.as_deref(), conn.program.as_deref());
     let (wanted, changes) = with_question(conn.via, whom, head, payload.facts(), |question| {
@@ -213,8 +241,11 @@ async fn clear(
     let pending = with_question(conn.via, whom, head, payload.facts(), |question| {
         let decision = question.decide(rules);
         // What goes out is checked on its way; what stays is recorded now.
-        let withhold = !decision.is_allowed() && is_leaking(conn, Some(target), head);
-        decide::settle(session, rules, question, &decision, withhold)
+        let would_use = match decision.is_allowed() {
+            true => None,
+            false => Some(would_use(conn, Some(target), head)),
+        };
+        decide::settle(session, rules, question, &decision, would_use)
     })?;
     let cleared = pending.wait(session).await?;
     changes.head(head)?;
@@ -222,5 +253,5 @@ async fn clear(
         let body = payload.collect(session.limits.body).await?;
         *body = changes.body(std::mem::take(body))?;
     }
-    Ok(cleared)
+    Ok((cleared, !changes.is_empty()))
 }

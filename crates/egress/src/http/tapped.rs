@@ -71,7 +71,10 @@ impl Seen {
         };
         match held {
             Ok(Next::Forward) => Ok(None),
-            Ok(Next::Answer(reply)) => Ok(Some(play(reply, &self.method, exchange))),
+            Ok(Next::Answer(reply)) => {
+                exchange.flag(REPLAYED.to_owned());
+                Ok(Some(play(reply, &self.method, exchange)))
+            }
             Ok(Next::Refuse(stop)) => Err(refused(&exchange, stop.into())),
             // Only what is held can ask, and that was answered.
             Ok(Next::Ask(_)) => Err(refused(&exchange, Failure::Paused)),
@@ -99,7 +102,9 @@ impl Seen {
         exchange.watched_by(watcher);
         let whole = match (seen, &*payload) {
             (Some(bytes), _) => bytes,
-            (None, Payload::Live(_)) if !holds && !payload.is_empty() => return Ok(Next::Forward),
+            (None, Payload::Live(_) | Payload::Begun(_)) if !holds && !payload.is_empty() => {
+                return Ok(Next::Forward);
+            }
             (None, _) => collect(session, headers, payload, filter).await?,
         };
         let mut next = exchange.watch(|watcher| {
@@ -128,6 +133,7 @@ fn held(question: &Question, exchange: &Exchange) -> Held {
         method: question.kind.clone(),
         url: question.what.clone(),
         program: exchange.asked.program.clone(),
+        credentials: exchange.asked.credentials.clone(),
         since: 0,
         until: 0,
     }
@@ -144,11 +150,17 @@ async fn collect(
         *payload = Payload::Whole(Bytes::new());
         return Ok(Bytes::new());
     }
-    let body = payload.collect(session.limits.body).await?;
+    // What has begun to pass was looked through.
+    let (first, limit) = (payload.take_first(), session.limits.body);
+    let left = limit.checked_sub(first.len()).ok_or(Failure::TooLarge { limit })?;
+    let body = payload.collect(left).await?;
     if let Some(mut filter) = filter.take() {
         let passed = filter.pass(std::mem::take(body)).map_err(|failure| *failure)?;
         let rest = filter.finish().map_err(|failure| *failure)?;
         *body = if rest.is_empty() { passed } else { [passed, rest].concat().into() };
+    }
+    if !first.is_empty() {
+        *body = [first, std::mem::take(body)].concat().into();
     }
     headers.insert(header::CONTENT_LENGTH, HeaderValue::from(body.len()));
     Ok(body.clone())
@@ -168,8 +180,8 @@ pub(super) fn fields(headers: &HeaderMap) -> Vec<(&str, &[u8])> {
     headers.iter().map(|(name, value)| (name.as_str(), value.as_bytes())).collect()
 }
 
-/// An answer from a recording, on its way like any other.
-fn play(reply: Reply, method: &Method, exchange: Arc<Exchange>) -> Response<Flow> {
+/// An answer that comes from nowhere outside, on its way like any other.
+pub(super) fn play(reply: Reply, method: &Method, exchange: Arc<Exchange>) -> Response<Flow> {
     let mut headers = HeaderMap::new();
     for (name, value) in &reply.headers {
         let pair = (HeaderName::from_bytes(name.as_bytes()), HeaderValue::from_bytes(value));
@@ -185,7 +197,6 @@ fn play(reply: Reply, method: &Method, exchange: Arc<Exchange>) -> Response<Flow
         headers.remove(header::CONTENT_LENGTH);
     }
     let status = StatusCode::from_u16(reply.status).unwrap_or(StatusCode::BAD_GATEWAY);
-    exchange.flag(REPLAYED.to_owned());
     exchange.uploaded();
     exchange.answered(status.as_u16());
     exchange.watch(|watcher| watcher.answered(status.as_u16(), &fields(&headers)));

@@ -2,7 +2,7 @@
 //! and stop when the exchange is cut. A WebSocket is taken apart into messages, because its frames are
 //! masked and nothing could be found in them otherwise.
 
-use super::flow::Filter;
+use super::flow::{Filter, IDLE};
 use crate::exchange::{Exchange, Side};
 use crate::rescue::Failure;
 use cofferdam_model::Ending;
@@ -68,14 +68,18 @@ where
     let mut buffer = bytes::BytesMut::with_capacity(BUFFER);
     loop {
         buffer.reserve(BUFFER);
+        let waits = filter.as_ref().is_some_and(|filter| filter.is_waiting());
         let n = tokio::select! {
             biased;
             () = exchange.until_cut(side) => return Err(Broken::Cut),
-            n = from.read_buf(&mut buffer) => n.map_err(failed)?,
+            n = from.read_buf(&mut buffer) => Some(n.map_err(failed)?),
+            // The other side may be waiting for just what is held back.
+            () = tokio::time::sleep(IDLE), if waits => None,
         };
         let chunk = match (n, &mut filter) {
-            (0, Some(filter)) => filter.finish().map_err(Broken::Refused)?,
-            (_, Some(filter)) => filter.pass(buffer.split().freeze()).map_err(Broken::Refused)?,
+            (Some(0), Some(filter)) => filter.finish().map_err(Broken::Refused)?,
+            (Some(_), Some(filter)) => filter.pass(buffer.split().freeze()).map_err(Broken::Refused)?,
+            (None, Some(filter)) => filter.idle().map_err(Broken::Refused)?,
             (_, None) => buffer.split().freeze(),
         };
         exchange.count(side, chunk.len());
@@ -88,7 +92,7 @@ where
             () = exchange.until_cut(side) => return Err(Broken::Cut),
             done = to.write_all(&chunk) => done.map_err(failed)?,
         }
-        if n == 0 {
+        if n == Some(0) {
             return to.shutdown().await.map_err(failed);
         }
         to.flush().await.map_err(failed)?;

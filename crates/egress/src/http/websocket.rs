@@ -1,10 +1,11 @@
 //! A WebSocket between client and upstream, message by message: frames are masked with a key of the
 //! client's choice, so only whole messages can be looked into. Pings are answered on each side.
 
-use super::flow::Filter;
+use super::flow::{Filter, IDLE};
 use super::upgrade::{Broken, Filters};
 use crate::exchange::{Exchange, Side};
 use crate::rescue::Failure;
+use crate::scrub::{Message as Piece, Seams};
 use bytes::Bytes;
 use cofferdam_model::Ending;
 use futures_util::{Sink, SinkExt, Stream, StreamExt};
@@ -54,16 +55,27 @@ where
     R: Stream<Item = Result<Message, Error>> + Unpin,
     W: Sink<Message, Error = Error> + Unpin,
 {
+    let mut seams = filter.as_ref().and_then(|filter| filter.seams());
     // After a farewell, whatever fails is how this side hangs up: some do it without a word more.
     let mut said_farewell = false;
     loop {
+        let waits = seams.as_ref().is_some_and(Seams::is_waiting);
         let message = tokio::select! {
             biased;
             () = exchange.until_cut(side) => return Err(Broken::Cut),
             message = from.next() => message,
+            // Whoever reads may be waiting for just what is held back.
+            () = tokio::time::sleep(IDLE), if waits => {
+                let ready = seams.as_mut().map(Seams::idle).unwrap_or_default();
+                send(to, exchange, side, texts(ready)?, said_farewell).await?;
+                continue;
+            }
         };
         let message = match message {
-            None | Some(Err(Error::ConnectionClosed)) => return Ok(()),
+            None | Some(Err(Error::ConnectionClosed)) => {
+                let rest = seams.as_mut().map(Seams::finish).unwrap_or_default();
+                return send(to, exchange, side, texts(rest)?, true).await;
+            }
             Some(Err(_)) if said_farewell => return Ok(()),
             Some(Err(_)) => return Err(Broken::Io(side)),
             Some(Ok(Message::Ping(_) | Message::Pong(_) | Message::Frame(_))) => continue,
@@ -72,6 +84,25 @@ where
         said_farewell |= message.is_close();
         exchange.count(side, message.len());
         let message = look(message, &mut filter, exchange).map_err(Broken::Refused)?;
+        let ready = match &mut seams {
+            Some(seams) => joined(seams, message, exchange)?,
+            None => vec![message],
+        };
+        send(to, exchange, side, ready, said_farewell).await?;
+    }
+}
+
+async fn send<W>(
+    to: &mut W,
+    exchange: &Exchange,
+    side: Side,
+    messages: Vec<Message>,
+    said_farewell: bool,
+) -> Result<(), Broken>
+where
+    W: Sink<Message, Error = Error> + Unpin,
+{
+    for message in messages {
         let sent = tokio::select! {
             biased;
             () = exchange.until_cut(side) => return Err(Broken::Cut),
@@ -84,6 +115,37 @@ where
             Err(_) => return Err(Broken::Io(side)),
         }
     }
+    Ok(())
+}
+
+/// What may go on of this message and those before it: a value may be spread over several.
+fn joined(seams: &mut Seams<bool>, message: Message, exchange: &Exchange) -> Result<Vec<Message>, Broken> {
+    let before = seams.covered();
+    let (is_text, bytes) = match message {
+        Message::Text(text) => (true, Bytes::from(text)),
+        Message::Binary(bytes) => (false, bytes),
+        // A farewell comes after all that was said.
+        other => {
+            let mut rest = texts(seams.finish())?;
+            rest.push(other);
+            return Ok(rest);
+        }
+    };
+    let whole = 0..bytes.len();
+    let ready = seams.push(Piece { kind: is_text, bytes: bytes.into() }, whole);
+    exchange.count_scrubbed(seams.covered() - before);
+    texts(ready)
+}
+
+fn texts(pieces: Vec<Piece<bool>>) -> Result<Vec<Message>, Broken> {
+    let message = |piece: Piece<bool>| match piece.kind {
+        true => {
+            let text = Utf8Bytes::try_from(Bytes::from(piece.bytes));
+            text.map(Message::Text).map_err(|_| Broken::Refused(Box::new(Failure::NotText)))
+        }
+        false => Ok(Message::Binary(piece.bytes.into())),
+    };
+    pieces.into_iter().map(message).collect()
 }
 
 fn look(

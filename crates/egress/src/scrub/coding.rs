@@ -1,5 +1,6 @@
 //! Content codings, decoded as they come and within bounds.
 
+use crate::sign::frames::{FrameError, Frames};
 use std::io::{self, Write};
 
 /// How much more may come out than went in. JSON and HTML stay far below it, bombs live far above.
@@ -17,6 +18,8 @@ pub enum CodingError {
     Broken { coding: &'static str, source: io::Error },
     #[error("the body grows more than {RATIO}-fold when decompressed: send it uncompressed")]
     Bomb,
+    #[error("the body is not framed as its head says ({0}): send it as signed")]
+    Frames(#[from] FrameError),
     #[error("a part of a compressed body cannot be read: ask for the whole, without `range`")]
     Partial,
 }
@@ -32,10 +35,13 @@ pub(crate) enum Coding {
 impl Coding {
     /// What a `content-encoding` says; none for a body as it is.
     pub(crate) fn parse(value: &[u8]) -> Result<Option<Self>, CodingError> {
-        let text = String::from_utf8_lossy(value).trim().to_ascii_lowercase();
+        let text = String::from_utf8_lossy(value).to_ascii_lowercase();
+        // `aws-chunked` is framing, which is read before any coding.
+        let codings: Vec<&str> =
+            text.split(',').map(str::trim).filter(|coding| *coding != "aws-chunked").collect();
+        let text = codings.join(",");
         match text.as_str() {
-            // `aws-chunked` is framing, which hides nothing.
-            "" | "identity" | "aws-chunked" => Ok(None),
+            "" | "identity" => Ok(None),
             "gzip" | "x-gzip" => Ok(Some(Self::Gzip)),
             "deflate" => Ok(Some(Self::Deflate)),
             "br" => Ok(Some(Self::Brotli)),
@@ -64,6 +70,11 @@ impl Coding {
 }
 
 pub(crate) struct Decoder {
+    frames: Option<Frames>,
+    inner: Option<Inner>,
+}
+
+struct Inner {
     coding: Coding,
     stream: Stream,
 }
@@ -78,10 +89,33 @@ enum Stream {
 impl Decoder {
     /// What a body with this head needs; none for one that can be read as it is.
     pub(crate) fn of(headers: &http::HeaderMap) -> Result<Option<Box<Self>>, CodingError> {
-        Ok(Coding::of(headers)?.map(Self::new).transpose()?.map(Box::new))
+        let is_framed =
+            headers.get_all("x-amz-content-sha256").iter().any(|v| v.as_bytes().starts_with(b"STREAMING-"));
+        let inner = Coding::of(headers)?.map(Inner::new).transpose()?;
+        let frames = is_framed.then(Frames::any);
+        Ok((frames.is_some() || inner.is_some()).then(|| Box::new(Self { frames, inner })))
     }
 
     pub(crate) fn new(coding: Coding) -> Result<Self, CodingError> {
+        Ok(Self { frames: None, inner: Some(Inner::new(coding)?) })
+    }
+
+    /// All that these bytes complete.
+    pub(crate) fn push(&mut self, chunk: &[u8]) -> Result<Vec<u8>, CodingError> {
+        let Some(frames) = &mut self.frames else {
+            return self.inner.as_mut().map_or_else(|| Ok(chunk.to_vec()), |inner| inner.push(chunk));
+        };
+        let mut inside = Vec::with_capacity(chunk.len());
+        frames.push(chunk, &mut |bytes| inside.extend_from_slice(bytes))?;
+        match &mut self.inner {
+            Some(inner) => inner.push(&inside),
+            None => Ok(inside),
+        }
+    }
+}
+
+impl Inner {
+    fn new(coding: Coding) -> Result<Self, CodingError> {
         let sink = Sink::default();
         let broken = |source| CodingError::Broken { coding: coding.name(), source };
         let stream = match coding {
@@ -99,8 +133,7 @@ impl Decoder {
         Ok(Self { coding, stream })
     }
 
-    /// All that these bytes complete.
-    pub(crate) fn push(&mut self, chunk: &[u8]) -> Result<Vec<u8>, CodingError> {
+    fn push(&mut self, chunk: &[u8]) -> Result<Vec<u8>, CodingError> {
         self.sink().read += chunk.len() as u64;
         let writer: &mut dyn Write = match &mut self.stream {
             Stream::Gzip(stream) => stream,
@@ -198,6 +231,7 @@ pub(crate) mod tests {
             ("br", Some(Coding::Brotli)),
             ("identity", None),
             ("aws-chunked", None),
+            ("aws-chunked, gzip", Some(Coding::Gzip)),
         ] {
             assert_eq!(Coding::parse(name.as_bytes()).unwrap(), expected);
         }

@@ -244,3 +244,110 @@ proptest! {
         prop_assert_eq!(through(&body, cut), body.replace(REAL, FAKE));
     }
 }
+
+/// As mail, PEM files and `base64` of the shell write it, in the clear and in a text of JSON.
+#[test]
+fn base64_in_lines_is_covered() {
+    let (real, fake) = (
+        "\u{7f}a-secret-value-that-is-long-enough-for-lines\u{7f}",
+        "0placeholder-that-has-the-same-length-as-the-v",
+    );
+    let coffer = Coffer::new(vec![bound("pay", real.as_bytes(), fake, &[])]).unwrap();
+    for lead in ["", "x", "user:", &"filling ".repeat(9)] {
+        for (width, end) in [(76, "\r\n"), (64, "\n"), (20, "\\n"), (5, "\n  ")] {
+            let text = |value: &str| {
+                let digits = STANDARD.encode(format!("{lead}{value}!"));
+                let lines: Vec<_> =
+                    digits.as_bytes().chunks(width).map(|line| std::str::from_utf8(line).unwrap()).collect();
+                format!("> {} <", lines.join(end))
+            };
+            for cut in [1, 2, 7, 1000] {
+                let (_, out, _) = scrubbed(&coffer, &[], text(real).as_bytes(), cut);
+                let out = String::from_utf8(out).unwrap();
+                let read: String = out.replace("\\n", "").chars().filter(|c| !c.is_whitespace()).collect();
+                let decoded =
+                    String::from_utf8_lossy(&STANDARD.decode(read.trim_matches(['>', '<'])).unwrap())
+                        .into_owned();
+                assert!(
+                    !decoded.contains("a-secret") && !decoded.contains("for-lines"),
+                    "{lead} {width} {cut} {decoded}"
+                );
+                assert_eq!(out.len(), text(real).len());
+                if cut == 1000 {
+                    assert_eq!(out, text(fake), "{lead} {width}");
+                }
+            }
+        }
+    }
+}
+
+const EVENTS: &[(&str, &str)] = &[("content-type", "text/event-stream; charset=utf-8")];
+
+/// The texts of the events, together.
+fn put_together(stream: &str) -> String {
+    let data = stream.lines().filter_map(|line| line.strip_prefix("data: "));
+    data.map(|data| {
+        let event = serde_json::from_str::<serde_json::Value>(data).ok();
+        event.as_ref().and_then(|event| event["t"].as_str()).unwrap_or(data).to_owned()
+    })
+    .collect()
+}
+
+#[test]
+fn a_value_over_several_events_is_covered() {
+    let coffer = coffer(&[Place::Bearer]);
+    for size in [1, 2, 5, 12, 20] {
+        for json in [false, true] {
+            let event = |piece: &[u8]| match (json, String::from_utf8_lossy(piece)) {
+                (true, piece) => format!("data: {{\"n\":1,\"t\":\"{piece}\"}}\n\n"),
+                (false, piece) => format!("data: {piece}\n\n"),
+            };
+            let text = format!("see {REAL} and");
+            let stream: String = text.as_bytes().chunks(size).map(event).collect();
+            for cut in [1, 10, 1000] {
+                let (_, out, covered) = scrubbed(&coffer, EVENTS, stream.as_bytes(), cut);
+                let out = String::from_utf8(out).unwrap();
+                assert_eq!((out.len(), covered), (stream.len(), 1), "{size} {json} {out}");
+                assert_eq!(put_together(&out), text.replace(REAL, FAKE), "{size} {json}");
+            }
+            // The control: without events it is not seen.
+            let (_, out, _) = scrubbed(&coffer, &[], stream.as_bytes(), 1000);
+            assert_eq!(put_together(std::str::from_utf8(&out).unwrap()), text);
+        }
+    }
+}
+
+/// What is held is let go when nothing follows, as far as it tells next to nothing; and the rest is still covered.
+#[test]
+fn an_event_that_may_start_a_value_waits_for_the_next() {
+    let coffer = coffer(&[Place::Bearer]);
+    let mut scrubber = coffer.response(&used(&coffer, &HERE), &mut answer(200, EVENTS)).unwrap().unwrap();
+    let push = |scrubber: &mut Scrubber, text: &str| {
+        String::from_utf8(scrubber.push(Bytes::from(text.to_owned())).unwrap().to_vec()).unwrap()
+    };
+    // As much as the placeholder starts with tells nothing.
+    let shared = REAL.bytes().zip(FAKE.bytes()).take_while(|(a, b)| a == b).count();
+    let first = format!("data: {}\n\n", &REAL[..shared]);
+    assert_eq!(push(&mut scrubber, &first), first);
+    assert!(!scrubber.is_waiting());
+    let second = format!("data: {}\n", &REAL[shared..shared + 2]);
+    assert_eq!(push(&mut scrubber, &second), "");
+    assert!(scrubber.is_waiting());
+    assert_eq!(scrubber.idle(), second);
+    // More than a few characters do not leave however long nothing comes.
+    let third = format!("data: {}\n", &REAL[shared + 2..shared + 9]);
+    assert_eq!(push(&mut scrubber, &third), "");
+    assert!(!scrubber.is_waiting());
+    let out = push(&mut scrubber, &format!("data: {} x\n", &REAL[shared + 9..]));
+    assert_eq!(out, format!("data: {}\ndata: {} x\n", &FAKE[shared + 2..shared + 9], &FAKE[shared + 9..]));
+    assert_eq!(scrubber.covered(), 1);
+}
+
+proptest! {
+    /// Events without a value come out as they went in, whatever they are.
+    #[test]
+    fn events_without_a_value_are_untouched(body in "(data: |sk_|[a-z\\{\\}\"\\n\\\\])*", cut in 1usize..20) {
+        let (_, out, covered) = scrubbed(&coffer(&[]), EVENTS, body.as_bytes(), cut);
+        prop_assert_eq!((String::from_utf8(out).unwrap(), covered), (body, 0));
+    }
+}

@@ -1,13 +1,15 @@
 //! The door to a session's credentials, open for change while requests pass.
 
 use super::scan::Outward;
-use super::state::{Entry, State};
+use super::state::{Entry, EntryPart, State};
 use super::{At, BodyPlan, BodySwap, Destination, Refusal, RequestScan, Used, body, head};
-use crate::forms;
+use crate::forms::{self, Keep, Kind};
 use crate::scrub::coding::{CodingError, Decoder};
 use crate::scrub::{Mask, Scrubber, scrub_head};
+use crate::sign;
 use arc_swap::ArcSwap;
-use cofferdam_vault::{Bound, Plain};
+use cofferdam_vault::{Bound, Part, Plain, Role};
+use http::header::AUTHORIZATION;
 use http::{request, response};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -50,18 +52,24 @@ impl Coffer {
     pub fn new(bound: Vec<Bound>) -> Result<Self, Unfit> {
         let mut entries: Vec<Entry> = Vec::with_capacity(bound.len());
         for bound in bound {
-            check(&bound.credential.name, bound.plain.reveal(), &bound.placeholder)?;
+            let name = &bound.credential.name;
+            check(name, bound.plain.reveal(), &bound.placeholder)?;
+            bound.parts.iter().try_for_each(|part| check(name, part.plain.reveal(), &part.placeholder))?;
             let shared = |e: &Entry| {
-                e.placeholder.contains(&bound.placeholder) || bound.placeholder.contains(&*e.placeholder)
+                let theirs = |own: &str| e.placeholders().any(|p| p.contains(own) || own.contains(&**p));
+                bound.variables().any(|(_, own)| theirs(own))
             };
             if entries.iter().any(shared) {
                 return Err(Unfit::Placeholder { name: bound.credential.name });
             }
+            let until = bound.credential.mints().then(Default::default);
             entries.push(Entry {
+                until,
                 name: bound.credential.name.as_str().into(),
                 credential: Arc::new(bound.credential),
                 placeholder: bound.placeholder.into(),
                 plain: Arc::new(bound.plain),
+                parts: bound.parts.into_iter().map(EntryPart::from).collect(),
                 earlier: Vec::new(),
                 generation: bound.generation,
                 revoked: false,
@@ -78,18 +86,34 @@ impl Coffer {
     /// A new value for the same placeholder; what was sent under the old one is no longer [current](Self::is_current).
     /// Also the way back for a credential that was revoked.
     pub fn replace(&self, name: &str, plain: Plain) -> Result<u64, Unfit> {
+        self.renew(name, plain, Vec::new())
+    }
+
+    /// The same for a credential of several values: the placeholders stay what they were.
+    pub fn renew(&self, name: &str, plain: Plain, parts: Vec<Part>) -> Result<u64, Unfit> {
         let state = self.state.load();
         let known =
             state.entries.iter().find(|e| *e.name == *name).ok_or_else(|| Unknown(name.to_owned()))?;
         check(name, plain.reveal(), &known.placeholder)?;
+        parts.iter().try_for_each(|part| check(name, part.plain.reveal(), &part.placeholder))?;
         let plain = Arc::new(plain);
+        let mut parts: Vec<EntryPart> = parts.into_iter().map(EntryPart::from).collect();
         let mut generation = 0;
         let anew = |_: &State, entries| State::new(entries);
         self.change(name, anew, |entry| {
-            entry.earlier.insert(0, std::mem::replace(&mut entry.plain, plain));
+            for part in &mut parts {
+                if let Some(known) = entry.part(part.role) {
+                    part.placeholder = Arc::clone(&known.placeholder);
+                }
+            }
+            let gone = std::mem::replace(&mut entry.parts, parts);
+            let earlier = std::iter::once(std::mem::replace(&mut entry.plain, plain));
+            entry.earlier.splice(0..0, earlier.chain(gone.into_iter().map(|part| part.plain)));
             entry.earlier.truncate(EARLIER);
             entry.generation += 1;
             entry.revoked = false;
+            // The token of the old one is not the new one's.
+            entry.until = entry.until.as_ref().map(|_| Default::default());
             generation = entry.generation;
         })?;
         Ok(generation)
@@ -121,7 +145,7 @@ impl Coffer {
 
     /// What the inside sees of the credentials: a guard has to know them from real keys.
     pub fn placeholders(&self) -> Vec<Arc<str>> {
-        self.state.load().entries.iter().map(|e| Arc::clone(&e.placeholder)).collect()
+        self.state.load().entries.iter().flat_map(Entry::placeholders).cloned().collect()
     }
 
     /// Refuses a host's name that holds a credential's value or placeholder, in whatever case: looking it up would
@@ -141,6 +165,81 @@ impl Coffer {
         let mut covered = mask.push(text.to_owned().into()).to_vec();
         covered.extend_from_slice(&mask.finish());
         String::from_utf8_lossy(&covered).into_owned()
+    }
+
+    /// A credential whose token this request needs.
+    pub(crate) fn minting(&self, to: &Destination<'_>, head: &request::Parts) -> Option<Entry> {
+        let state = self.state.load();
+        let value = head.headers.get(AUTHORIZATION)?;
+        let mints = |entry: &&Entry| entry.until.is_some() && !entry.revoked && entry.goes_to(to.host);
+        state.entries.iter().find(mints)?;
+        let (_, mark, entry) = state.find(value.as_bytes(), 0)?;
+        (!mark.real && mints(&entry)).then(|| entry.clone())
+    }
+
+    /// What a credential is exchanged for tokens with.
+    pub(crate) fn grant(&self, name: &str) -> Option<Arc<Plain>> {
+        let state = self.state.load();
+        let entry = state.entries.iter().find(|entry| *entry.name == *name)?;
+        entry.part(Role::Grant).map(|part| Arc::clone(&part.plain))
+    }
+
+    pub(crate) fn any(&self, is_it: impl Fn(&Entry) -> bool) -> bool {
+        self.state.load().entries.iter().any(is_it)
+    }
+
+    /// What stands for the token of whoever asks for it with the right placeholder.
+    pub(crate) fn token_for(&self, body: &[u8], is_it: impl Fn(&Entry) -> bool) -> Option<Arc<str>> {
+        let state = self.state.load();
+        let asks = |entry: &&Entry| {
+            let refresh = entry.part(Role::Refresh).map(|part| Arc::clone(&part.placeholder));
+            let coded = |text: &str| {
+                forms::encode(Kind::Percent { keep: Keep::Unreserved, upper: true }, text.as_bytes())
+            };
+            let found = |text: &[u8]| memchr::memmem::find(body, text).is_some();
+            refresh.is_some_and(|text| {
+                found(text.as_bytes()) || coded(&text).is_some_and(|text| found(text.as_slice()))
+            })
+        };
+        state
+            .entries
+            .iter()
+            .filter(|entry| is_it(entry))
+            .find(asks)
+            .map(|entry| Arc::clone(&entry.placeholder))
+    }
+
+    /// Another token in the place of the last one; requests under way go on.
+    pub(crate) fn refresh(&self, name: &str, plain: Plain, grant: Option<Plain>) -> Result<(), Unfit> {
+        let state = self.state.load();
+        let known =
+            state.entries.iter().find(|e| *e.name == *name).ok_or_else(|| Unknown(name.to_owned()))?;
+        check(name, plain.reveal(), &known.placeholder)?;
+        let (plain, grant) = (Arc::new(plain), grant.map(Arc::new));
+        self.change(
+            name,
+            |_, entries| State::new(entries),
+            |entry| {
+                entry.earlier.insert(0, std::mem::replace(&mut entry.plain, plain));
+                entry.earlier.truncate(EARLIER);
+                if let (Some(grant), Some(part)) =
+                    (grant, entry.parts.iter_mut().find(|part| part.role == Role::Grant))
+                {
+                    part.plain = grant;
+                }
+            },
+        )?;
+        Ok(())
+    }
+
+    /// Takes off a signature that was made with a placeholder, or refuses; none where there is none. Before
+    /// [`Self::swap_head`], which finds the placeholder of its key otherwise.
+    pub(crate) fn take_signature(
+        &self,
+        to: &Destination<'_>,
+        head: &mut request::Parts,
+    ) -> Result<Option<sign::Taken>, Refusal> {
+        sign::take(&self.state.load_full(), to, head)
     }
 
     /// Puts real values in the place of placeholders, or refuses and leaves the head as it was. Record the head
@@ -172,9 +271,18 @@ impl Coffer {
         if !used.watched {
             return Ok(None);
         }
-        let mut mask = Mask::new(self.state.load().screen());
-        let coding = scrub_head(&mut mask, head, used.bodiless)?;
-        Ok(Some(Scrubber::new(mask, coding.map(Decoder::new).transpose()?.map(Box::new))))
+        let screen = self.state.load().screen();
+        let mut mask = Mask::new(Arc::clone(&screen));
+        // What a store of files gives back is the file, whatever it says of its coding.
+        let coding = scrub_head(&mut mask, head, used.bodiless || used.sealed)?;
+        let decoder = coding.map(Decoder::new).transpose()?.map(Box::new);
+        Ok(Some(Scrubber::new(screen, mask, decoder, &head.headers)))
+    }
+}
+
+impl From<Part> for EntryPart {
+    fn from(part: Part) -> Self {
+        Self { role: part.role, placeholder: part.placeholder.into(), plain: Arc::new(part.plain) }
     }
 }
 

@@ -17,7 +17,13 @@ pub(super) fn swap(state: &State, to: &Destination<'_>, head: &mut request::Part
         return Err(entry.refuse(&At::Method, Why::Echo(head.method.clone())));
     }
     state.bare(head.method.as_str().as_bytes(), to, &At::Method)?;
-    let used = Used { watched: watched.is_some(), bodiless: head.method == Method::HEAD, ..Used::default() };
+    let mut here = state.entries.iter().filter(|entry| entry.goes_to(to.host));
+    let used = Used {
+        watched: watched.is_some(),
+        bodiless: head.method == Method::HEAD,
+        sealed: watched.is_some() && here.all(|entry| entry.credential.signs()),
+        ..Used::default()
+    };
     let mut swapping = Swapping { state, to, used };
     // Nothing of the head changes before all of it was found right: who reads a refused head reads no secret.
     let uri = swapping.uri(&head.uri)?;
@@ -29,15 +35,20 @@ pub(super) fn swap(state: &State, to: &Destination<'_>, head: &mut request::Part
         head.uri = uri;
     }
     if swapping.used.watched {
-        ask_for_the_readable(&mut head.headers);
+        ask_for_the_readable(&mut head.headers, swapping.used.sealed);
     }
     Ok(swapping.used)
 }
 
 /// What comes back has to be read: uncompressed if the other side obliges, and whole, because a secret of which
 /// each response shows a part cannot be covered.
-fn ask_for_the_readable(headers: &mut HeaderMap) {
+///
+/// Where no secret is sent (`sealed`), parts of files may be asked for.
+fn ask_for_the_readable(headers: &mut HeaderMap, sealed: bool) {
     headers.insert(ACCEPT_ENCODING, HeaderValue::from_static("identity"));
+    if sealed {
+        return;
+    }
     headers.remove("grpc-accept-encoding");
     for name in [RANGE, IF_RANGE, SEC_WEBSOCKET_EXTENSIONS] {
         headers.remove(name);

@@ -10,13 +10,15 @@ mod coffer;
 mod head;
 mod refusal;
 mod scan;
-mod state;
+pub(crate) mod state;
 mod value;
 
 pub use body::BodySwap;
 pub use coffer::{Coffer, Unfit, Unknown};
 pub use refusal::{At, Refusal, Why};
 pub use scan::RequestScan;
+pub(crate) use state::goes_to;
+pub(crate) use value::readings;
 
 use std::sync::Arc;
 
@@ -37,6 +39,8 @@ pub struct Used {
     pub(crate) watched: bool,
     /// HEAD: the response speaks of a body that does not come.
     pub(crate) bodiless: bool,
+    /// Nothing that opens anything by itself was sent: a body that comes back is looked through as it is.
+    pub(crate) sealed: bool,
 }
 
 /// A credential whose real value left, and which value that was.

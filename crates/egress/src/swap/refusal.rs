@@ -1,6 +1,7 @@
 //! Why a request that carries a credential does not leave.
 
 use crate::scrub::CodingError;
+use crate::sign::SignError;
 use std::fmt;
 
 /// An attempt to move a credential to where it does not belong, or a request that nobody could vouch for. It names
@@ -69,6 +70,8 @@ pub enum Why {
     TooLarge(usize),
     #[error(transparent)]
     Unreadable(#[from] CodingError),
+    #[error(transparent)]
+    Signing(#[from] SignError),
 }
 
 fn named(program: &Option<String>) -> String {

@@ -3,6 +3,7 @@
 use super::state::State;
 use super::value::{Secret, joined};
 use super::{At, Destination, Refusal};
+use crate::forms::runs;
 use crate::scrub::coding::Decoder;
 use http::HeaderMap;
 use std::sync::Arc;
@@ -65,19 +66,33 @@ impl RequestScan {
 
     fn look(&mut self, text: &[u8]) -> Result<(), Refusal> {
         let finder = self.outward.state.finder();
-        let reach = finder.longest().saturating_sub(1).min(text.len());
+        // Lines that break what is sought make it longer, though never twice as long.
+        let reach = (2 * finder.longest()).min(text.len());
         if !self.carry.is_empty() {
             let seam = joined(&[&self.carry, text.get(..reach).unwrap_or_default()]);
-            self.outward.bare(&seam)?;
+            let pending = self.pending(&seam)?;
             if reach == text.len() {
-                let pending = finder.pending(&seam, 0);
                 self.carry = joined(&[seam.get(pending..).unwrap_or_default()]);
                 return Ok(());
             }
         }
-        self.outward.bare(text)?;
-        let pending = finder.pending(text, 0);
+        let pending = self.pending(text)?;
         self.carry = joined(&[text.get(pending..).unwrap_or_default()]);
         Ok(())
+    }
+
+    /// Refuses what must not stand in a text, and says from where on it may go on to become such.
+    fn pending(&self, text: &[u8]) -> Result<usize, Refusal> {
+        self.outward.bare(text)?;
+        let finder = self.outward.state.finder();
+        let mut pending = finder.pending(text, 0);
+        for run in runs(text) {
+            self.outward.bare(&run.digits)?;
+            if run.is_open {
+                let open = run.at.get(finder.pending(&run.digits, 0)).copied();
+                pending = pending.min(open.unwrap_or(text.len()));
+            }
+        }
+        Ok(pending)
     }
 }

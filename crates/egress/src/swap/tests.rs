@@ -17,11 +17,12 @@ pub(crate) fn bound(name: &str, real: &[u8], fake: &str, places: &[Place]) -> Bo
             env: name.to_uppercase(),
             hosts: vec![format!("api.{name}.test"), format!("*.below.{name}.test")],
             places: places.to_vec(),
-            programs: Vec::new(),
+            ..Credential::default()
         },
         placeholder: fake.into(),
         plain: Plain::new(real.to_vec()),
         generation: 1,
+        parts: Vec::new(),
     }
 }
 

@@ -192,6 +192,14 @@ pub(super) fn layers(text: &[u8]) -> impl Iterator<Item = Cow<'_, [u8]>> {
     std::iter::successors(Some(Cow::Borrowed(text)), undone).take(3)
 }
 
+/// All that a text of a head can be taken for: its [`layers`], and the user and password of basic authorization.
+pub(crate) fn readings(text: &[u8]) -> impl Iterator<Item = Cow<'_, [u8]>> {
+    let (scheme, token) = text.split_at(text.iter().position(|&b| b == b' ').unwrap_or(0));
+    let basic =
+        scheme.eq_ignore_ascii_case(b"basic").then(|| STANDARD.decode(token.trim_ascii()).ok()).flatten();
+    layers(text).chain(basic.map(Cow::Owned))
+}
+
 fn unescaped(text: &[u8], plus: bool) -> Vec<u8> {
     let digit = |at: usize| text.get(at).and_then(|&b| char::from(b).to_digit(16));
     let mut out = Vec::with_capacity(text.len());

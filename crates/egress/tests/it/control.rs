@@ -3,10 +3,9 @@
 use crate::harness::{PLACEHOLDER, Proxy, REAL, Setup, allow, credential, rules, upstream};
 use crate::protocols::{h2_client, runtime, tunnel};
 use crate::upstream::Server;
-use cofferdam_egress::Cap;
-use cofferdam_model::{Answer, Body, Ending, Verdict};
+use cofferdam_model::{Answer, Body, Cap, Ending, Verdict};
 use cofferdam_testkit::eventually;
-use cofferdam_vault::Plain;
+use cofferdam_vault::{Bound, Plain};
 use http_body_util::BodyExt;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
@@ -109,7 +108,10 @@ fn a_rotated_value_is_the_one_that_is_sent() {
     let proxy = proxy_to(&server);
     let fresh = "sk_real_9999999999999999abcdefgh";
     cut_by(&server, &proxy, || {
-        assert_eq!(proxy.handle.rotate("key", Plain::new(fresh.into()), "me").unwrap(), 1);
+        assert_eq!(
+            proxy.handle.rotate(Bound { plain: Plain::new(fresh.into()), ..credential(&[]) }, "me").unwrap(),
+            1
+        );
     });
     let got = proxy.curl(&["-H", &bearer(), &url("/")]);
     assert!(got.status == 200 && got.body.contains(PLACEHOLDER) && !got.body.contains(fresh), "{got:?}");

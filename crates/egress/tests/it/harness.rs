@@ -82,11 +82,12 @@ pub(crate) fn credential(hosts: &[&str]) -> Bound {
             env: "KEY".into(),
             hosts: hosts.iter().map(|host| (*host).to_owned()).collect(),
             places: vec![Place::Bearer, Place::Basic, Place::Query("key".into())],
-            programs: vec![],
+            ..Credential::default()
         },
         placeholder: PLACEHOLDER.into(),
         plain: Plain::new(REAL.into()),
         generation: 1,
+        parts: vec![],
     }
 }
 
@@ -146,6 +147,7 @@ impl Setup {
             tap: self.tap,
             own: None,
             on_policy: None,
+            on_cap: None,
         };
         let proxy = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = proxy.local_addr().unwrap();

@@ -11,6 +11,8 @@ mod control;
 #[cfg(test)]
 mod harness;
 #[cfg(test)]
+mod pieces;
+#[cfg(test)]
 mod protocols;
 #[cfg(test)]
 mod resources;

@@ -305,10 +305,18 @@ fn names_that_no_rule_knows_do_not_exist() {
     let unknown = ask("unknown.example.");
     assert_eq!((unknown.metadata.response_code, unknown.answers.len()), (ResponseCode::NXDomain, 0));
     let told = |body| if let cofferdam_model::Body::NameAsked(asked) = body { Some(asked) } else { None };
-    let asked =
-        cofferdam_testkit::eventually("the question on record", || proxy.events().into_iter().find_map(told));
+    let asked = cofferdam_testkit::eventually("the question on record", || {
+        proxy.events().into_iter().filter_map(told).find(|asked| asked.answer.is_none())
+    });
     assert_eq!(
         (asked.name.trim_end_matches('.'), asked.record.as_str(), asked.answer),
         ("unknown.example", "A", None)
     );
+    // What was answered is on record too, once.
+    ask("known.example.");
+    let named: Vec<_> =
+        proxy.events().into_iter().filter_map(told).filter(|asked| asked.answer.is_some()).collect();
+    let address = names.address_of("known.example").unwrap().to_string();
+    assert_eq!(named.len(), 1);
+    assert_eq!((named[0].name.as_str(), named[0].answer.as_deref()), ("known.example", Some(&*address)));
 }

@@ -121,7 +121,7 @@ async fn handle(mut request: Request<Incoming>, seen: Arc<Seen>) -> Result<Reply
     let method = request.method().clone();
     let mut body = request.into_body();
     let collected = match path.as_str() {
-        "/drop" | "/sse" | "/endless" | "/ws" | "/raw" | "/big" => Bytes::new(),
+        "/drop" | "/sse" | "/endless" | "/ws" | "/raw" | "/big" | "/pieces" => Bytes::new(),
         "/count" => {
             let mut total = 0;
             while let Some(Ok(frame)) = body.frame().await {
@@ -142,6 +142,7 @@ async fn handle(mut request: Request<Incoming>, seen: Arc<Seen>) -> Result<Reply
         "/sse" => stream(3, b"data: tick\n\n", Duration::from_millis(20), "text/event-stream"),
         "/endless" => stream(usize::MAX, b"data: on\n\n", Duration::from_millis(5), "text/event-stream"),
         "/big" => stream(16 * 1024, &[b'x'; 65536], Duration::ZERO, "application/octet-stream"),
+        "/pieces" => pieces(&head),
         "/trailers" => with_trailers(),
         "/redirect" => Response::builder()
             .status(302)
@@ -219,9 +220,14 @@ fn websocket(head: &str, upgrade: Option<hyper::upgrade::OnUpgrade>) -> Reply {
     tokio::spawn(async move {
         let Ok(io) = upgrade.await else { return };
         let mut socket = WebSocketStream::from_raw_socket(TokioIo::new(io), Role::Server, None).await;
-        let _ = socket.send(Message::text(head)).await;
+        let _ = socket.send(Message::text(head.clone())).await;
         while let Some(Ok(message)) = socket.next().await {
-            if let Message::Text(text) = message {
+            if matches!(&message, Message::Text(text) if text.as_str() == "pieces") {
+                let (one, other) = token(&head).split_at(13);
+                for piece in [one, other, "."] {
+                    let _ = socket.send(Message::text(piece)).await;
+                }
+            } else if let Message::Text(text) = message {
                 let _ = socket.send(Message::text(text.as_str().to_uppercase())).await;
             }
         }
@@ -232,6 +238,27 @@ fn websocket(head: &str, upgrade: Option<hyper::upgrade::OnUpgrade>) -> Reply {
         .header("upgrade", "websocket")
         .header("sec-websocket-accept", accept)
         .body(whole(""))
+        .unwrap()
+}
+
+/// The token of a head, which a server should never give back.
+fn token(head: &str) -> &str {
+    head.lines().find_map(|line| line.strip_prefix("authorization: Bearer ")).unwrap_or_default()
+}
+
+/// Tells the token, three characters to an event, with what a model's stream has around them.
+fn pieces(head: &str) -> Reply {
+    let token = token(head).to_owned().into_bytes();
+    let mut parts: Vec<Bytes> = vec![Bytes::from_static(b": hello\n\n")];
+    for piece in token.chunks(3) {
+        let piece = String::from_utf8_lossy(piece);
+        parts.push(format!("event: delta\ndata: {{\"i\":0,\"delta\":{{\"text\":\"{piece}\"}}}}\n\n").into());
+    }
+    parts.push(Bytes::from_static(b"data: [DONE]\n\n"));
+    let frames = parts.into_iter().map(|part| Ok(Frame::data(part)));
+    Response::builder()
+        .header("content-type", "text/event-stream")
+        .body(StreamBody::new(futures_util::stream::iter(frames)).boxed_unsync())
         .unwrap()
 }
 

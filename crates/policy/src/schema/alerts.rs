@@ -1,12 +1,11 @@
 //! `[[alert]]`, read.
 
-use super::fields::{choice, each, id, unknown_word, words};
+use super::fields::{choice, each, id, span, unknown_word, words};
 use crate::host::canonical;
 use crate::mistake::Mistake;
 use crate::read::{Notes, Table};
 use crate::request::Target;
 use crate::settings::{Alert, AlertFormat, AlertTo, Notice};
-use cofferdam_model::Span;
 use core::net::IpAddr;
 use std::time::Duration;
 
@@ -36,7 +35,7 @@ fn alert(table: &Table<'_, '_>, notes: &mut Notes<'_>) -> Option<Alert> {
     let named = |word: &str| Notice::named(word).ok_or_else(|| unknown_word(word, Notice::WORDS));
     let on = each(table, "on", notes, named).map(|found| found.concat());
     let format = choice(table, "format", AlertFormat::NAMES, AlertFormat::named, notes);
-    let every = every(table, notes).unwrap_or(EVERY);
+    let every = span(table, "every", BOUNDS, notes).unwrap_or(EVERY);
     let key = words(table, "key", notes).map(|text| text.value);
     let ca = words(table, "ca", notes).map(|text| text.value);
     let to = to?;
@@ -55,16 +54,6 @@ fn alert(table: &Table<'_, '_>, notes: &mut Notes<'_>) -> Option<Alert> {
     }
     let format = format.unwrap_or(AlertFormat::Json);
     Some(Alert { id: id?, to, on, format, every, key, ca, line: table.spot.line })
-}
-
-fn every(table: &Table<'_, '_>, notes: &mut Notes<'_>) -> Option<Duration> {
-    let text = table.string("every", notes)?;
-    match text.value.parse::<Span>() {
-        Ok(Span(span)) if (BOUNDS.0..=BOUNDS.1).contains(&span) => return Some(span),
-        Ok(_) => notes.wrong(text.spot, table.field("every"), Mistake::Every(text.value)),
-        Err(error) => notes.wrong(text.spot, table.field("every"), error),
-    }
-    None
 }
 
 fn destination(text: &str) -> Option<AlertTo> {

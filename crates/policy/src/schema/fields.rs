@@ -6,7 +6,9 @@ use crate::json::{Field, Want};
 use crate::mistake::{Mistake, nearest};
 use crate::read::{At, Notes, Table, to_json};
 use crate::rule::{Methods, NamedText};
+use cofferdam_model::Span;
 use serde_json::Value as Json;
+use std::time::Duration;
 
 /// What is written, or an empty id that stands for a mistake already noted.
 pub(super) fn id(table: &Table<'_, '_>, notes: &mut Notes<'_>) -> Option<String> {
@@ -215,5 +217,21 @@ pub(super) fn words(table: &Table<'_, '_>, key: &'static str, notes: &mut Notes<
         return Some(text);
     };
     notes.wrong(text.spot, table.field(key), mistake);
+    None
+}
+
+/// A length of time within bounds.
+pub(super) fn span(
+    table: &Table<'_, '_>,
+    key: &'static str,
+    (least, most): (Duration, Duration),
+    notes: &mut Notes<'_>,
+) -> Option<Duration> {
+    let text = table.string(key, notes)?;
+    match text.value.parse::<Span>() {
+        Ok(Span(span)) if (least..=most).contains(&span) => return Some(span),
+        Ok(_) => notes.wrong(text.spot, table.field(key), Mistake::Every(text.value)),
+        Err(error) => notes.wrong(text.spot, table.field(key), error),
+    }
     None
 }

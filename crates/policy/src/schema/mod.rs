@@ -15,6 +15,7 @@ use crate::rule::Rule;
 use crate::settings::{Alert, Budget, DeclaredTool, Guard, Rewrite, Trigger, Upstream};
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::time::Duration;
 use toml::de::DeTable;
 
 /// More than this in one file is a mistake of whatever wrote it.
@@ -29,6 +30,7 @@ const TABLES: &[&str] = &[
 #[derive(Debug)]
 pub(crate) struct Document {
     pub(crate) contact: Option<Arc<str>>,
+    pub(crate) review_timeout: Option<Duration>,
     pub(crate) rules: Vec<Rule>,
     pub(crate) examples: Vec<Example>,
     pub(crate) upstreams: Vec<Upstream>,
@@ -55,8 +57,10 @@ pub(crate) fn read(text: &str) -> Result<Document, PolicyErrors> {
     }
     let root = Table::new("", Spot { line: 1, column: 1 }, root.get_ref(), TABLES, &mut notes);
     let rules = rules(&root, &mut notes);
+    let (contact, review_timeout) = tables::defaults(&root, &mut notes);
     let document = Document {
-        contact: tables::contact(&root, &mut notes),
+        contact,
+        review_timeout,
         examples: tables::examples(&root, &mut notes),
         upstreams: tables::upstreams(&root, &mut notes),
         pass_through: tables::pass_through(&root, &mut notes),

@@ -1,6 +1,6 @@
 //! The tables besides `[[rule]]`, one function each.
 
-use super::fields::{choice, each, header_name, hosts, id, methods, paths, unknown_word, words};
+use super::fields::{choice, each, header_name, hosts, id, methods, paths, span, unknown_word, words};
 use crate::example::Example;
 use crate::glob::Pattern;
 use crate::host::{HostPattern, Hosts, canonical};
@@ -15,10 +15,18 @@ use crate::settings::{
 };
 use serde_json::Value as Json;
 use std::sync::Arc;
+use std::time::Duration;
 
-pub(super) fn contact(root: &Table<'_, '_>, notes: &mut Notes<'_>) -> Option<Arc<str>> {
-    let defaults = root.table("defaults", &["contact"], notes)?;
-    words(&defaults, "contact", notes).map(|text| text.value.into())
+/// How long a held act may wait. Less than a second nobody can answer; a day is long enough to forget it.
+const PATIENCE: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(86_400));
+
+/// `[defaults]`: whom to ask, and how long a person has to answer.
+pub(super) fn defaults(root: &Table<'_, '_>, notes: &mut Notes<'_>) -> (Option<Arc<str>>, Option<Duration>) {
+    let Some(table) = root.table("defaults", &["contact", "review_timeout"], notes) else {
+        return (None, None);
+    };
+    let contact = words(&table, "contact", notes).map(|text| text.value.into());
+    (contact, span(&table, "review_timeout", PATIENCE, notes))
 }
 
 pub(super) fn pass_through(root: &Table<'_, '_>, notes: &mut Notes<'_>) -> Hosts {

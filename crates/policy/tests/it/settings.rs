@@ -177,3 +177,19 @@ format = "ocsf"
     let all = Alarm::ALL.map(Notice::Alarm).into_iter().chain([Notice::Refused, Notice::Held]);
     assert_eq!(all.map(Notice::index).collect::<Vec<_>>(), (0..Notice::COUNT).collect::<Vec<_>>());
 }
+
+#[test]
+fn how_long_a_person_has_is_the_most_impatient_layers_word() {
+    let of = |text: &str| policy(&format!("[defaults]\nreview_timeout = \"{text}\"\n"));
+    assert_eq!(policy("").review_timeout(), None);
+    assert_eq!(of("90s").review_timeout(), Some(Duration::from_secs(90)));
+    let both = cofferdam_policy::Policy::layer(&of("1h"), &of("2m"));
+    assert_eq!(both.review_timeout(), Some(Duration::from_secs(120)));
+    for (wrong, why) in
+        [("0s", "write 1s to 24h"), ("2d", "write 1s to 24h"), ("soon", "is not a length of time")]
+    {
+        let text = format!("[defaults]\nreview_timeout = \"{wrong}\"\n");
+        let error = cofferdam_policy::Policy::parse(&text).unwrap_err().to_string();
+        assert!(error.contains("defaults.review_timeout") && error.contains(why), "{error}");
+    }
+}

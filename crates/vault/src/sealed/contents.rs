@@ -114,7 +114,7 @@ mod tests {
             env: "X".into(),
             hosts: vec!["a.example".into()],
             places: vec![Place::Bearer, Place::Header("x-key".into())],
-            programs: vec![],
+            ..Credential::default()
         };
         let about = About {
             credential,

@@ -15,7 +15,7 @@ use std::fmt;
 use std::fs::File;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
-use zeroize::Zeroize;
+use zeroize::{Zeroize, Zeroizing};
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -99,6 +99,25 @@ impl Source {
         }
     }
 
+    /// All that it gives, where that is more than a value on one line.
+    pub(crate) fn document(&self, outside: &mut Outside<'_>) -> Result<Zeroizing<Vec<u8>>, SourceError> {
+        let bytes = match self {
+            Self::Input => value::read(outside.input).map_err(SourceError::Input)?,
+            Self::Env(name) => {
+                let found = (outside.env)(name).ok_or_else(|| SourceError::Unset(name.clone()))?;
+                Zeroizing::new(found.into_encoded_bytes())
+            }
+            Self::File(path) => read_file(path)?,
+            Self::Command(words) => command::output(words)?,
+            Self::Vault { path, field } => kv::get(path, field, outside.env)?,
+        };
+        match bytes.len() {
+            0 => Err(self.unfit(ValueError::Empty)),
+            length if length > value::LONGEST => Err(self.unfit(ValueError::TooLong)),
+            _ => Ok(bytes),
+        }
+    }
+
     pub fn read(&self, outside: &mut Outside<'_>) -> Result<Plain, SourceError> {
         let value = |result| self.named(result);
         match self {
@@ -120,7 +139,11 @@ impl Source {
     }
 
     fn named(&self, value: Result<Plain, ValueError>) -> Result<Plain, SourceError> {
-        value.map_err(|source| SourceError::Value { from: self.to_string(), source })
+        value.map_err(|source| self.unfit(source))
+    }
+
+    fn unfit(&self, source: ValueError) -> SourceError {
+        SourceError::Value { from: self.to_string(), source }
     }
 }
 

@@ -9,7 +9,7 @@ const WINDOW: Duration = Duration::from_secs(60);
 /// Different news that are told in a window.
 const MOST: usize = 100;
 
-pub(super) struct Quiet<K> {
+pub(crate) struct Quiet<K> {
     since: Option<Instant>,
     told: HashSet<K>,
     counted: u64,
@@ -17,18 +17,18 @@ pub(super) struct Quiet<K> {
 
 /// What to do about one piece of news.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Heard {
-    pub(super) tell: bool,
+pub(crate) struct Heard {
+    pub(crate) tell: bool,
     /// So many were only counted in the window that has ended.
-    pub(super) counted: u64,
+    pub(crate) counted: u64,
 }
 
 impl<K: Eq + Hash> Quiet<K> {
-    pub(super) fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self { since: None, told: HashSet::new(), counted: 0 }
     }
 
-    pub(super) fn hear(&mut self, news: K, now: Instant) -> Heard {
+    pub(crate) fn hear(&mut self, news: K, now: Instant) -> Heard {
         let mut counted = 0;
         if self.since.is_none_or(|since| now.duration_since(since) >= WINDOW) {
             self.since = Some(now);
@@ -41,7 +41,7 @@ impl<K: Eq + Hash> Quiet<K> {
     }
 
     /// What has been counted and not been told.
-    pub(super) fn rest(&mut self) -> u64 {
+    pub(crate) fn rest(&mut self) -> u64 {
         std::mem::take(&mut self.counted)
     }
 }
