@@ -32,7 +32,15 @@ pub(crate) struct Aside {
     amount: Amount,
 }
 
+/// The id of the budget that a cap is. No policy can have one of that name.
+pub(crate) const CAP: &str = "session cap";
+
 impl Ledger {
+    /// A cap counts from when it is set.
+    pub(crate) fn begin_cap(&self) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(CAP);
+    }
+
     /// Whether anything is left at all.
     pub(crate) fn check<'a>(&self, budgets: impl Iterator<Item = &'a Budget>) -> Result<(), Stop> {
         let accounts = self.0.lock().unwrap_or_else(PoisonError::into_inner);

@@ -2,12 +2,14 @@
 //! answers from a recording. It sees bytes that others carry; it opens no connection of its own.
 
 mod body;
+pub mod browser;
 mod budget;
 mod exchange;
 mod kept;
 pub mod mcp;
 mod model;
 mod otlp;
+mod pace;
 mod price;
 pub mod replay;
 pub mod steps;

@@ -4,14 +4,14 @@
 
 use crate::body::capture::micros;
 use crate::body::{Capture, Room, decoded};
-use crate::budget::{Amount, Aside, Ledger};
+use crate::budget::{Amount, Aside, CAP, Ledger};
 use crate::exchange::{self, Answering, Request};
 use crate::mcp::Servers;
 use crate::model::{Api, Asked};
 use crate::price::{Prices, usual_output_limit};
 use crate::told::{Call, Calls, tell};
-use cofferdam_model::{Ending, Next, NotRecorded, Outgoing, Record, Stop, Tap, Watcher};
-use cofferdam_policy::{Budget, Policy};
+use cofferdam_model::{Cap, Ending, Next, NotRecorded, Outgoing, Record, Stop, Tap, Watcher};
+use cofferdam_policy::{Budget, Hosts, Policy};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::Instant;
 
@@ -25,6 +25,7 @@ pub(crate) struct Shared {
     pub(crate) record: Arc<dyn Record>,
     pub(crate) prices: Prices,
     policy: RwLock<Arc<Policy>>,
+    cap: RwLock<Option<Arc<Budget>>>,
     ledger: Ledger,
     room: Room,
     pub(crate) calls: Mutex<Calls>,
@@ -37,6 +38,7 @@ impl Observer {
                 record,
                 prices,
                 policy: RwLock::new(policy),
+                cap: RwLock::default(),
                 ledger: Ledger::default(),
                 room: Room::default(),
                 calls: Mutex::default(),
@@ -50,6 +52,23 @@ impl Observer {
         Self(self.0, Some(servers))
     }
 
+    /// What calls of models may cost from here on, whatever the policy says.
+    pub fn set_cap(&self, cap: &Cap) {
+        let budget = (cap.spend.is_some() || cap.tokens.is_some()).then(|| Budget {
+            id: CAP.to_owned(),
+            hosts: Hosts::default(),
+            requests: None,
+            bytes_up: None,
+            bytes_down: None,
+            spend: cap.spend,
+            tokens: cap.tokens,
+            line: 0,
+        });
+        let mut in_force = self.0.cap.write().unwrap_or_else(PoisonError::into_inner);
+        self.0.ledger.begin_cap();
+        *in_force = budget.map(Arc::new);
+    }
+
     /// Another policy is in force from here on; what was spent stays spent.
     pub fn set_policy(&self, policy: Arc<Policy>) {
         *self.0.policy.write().unwrap_or_else(PoisonError::into_inner) = policy;
@@ -60,19 +79,27 @@ impl Shared {
     fn policy(&self) -> Arc<Policy> {
         self.policy.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
+
+    fn cap(&self) -> Option<Arc<Budget>> {
+        self.cap.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
 }
 
-fn counting<'p>(policy: &'p Policy, host: &str) -> impl Iterator<Item = &'p Budget> {
-    policy.budgets(host).filter(|budget| budget.spend.is_some() || budget.tokens.is_some())
+/// The budgets that a call to this host counts against; a cap is one of them, whatever the host.
+fn counting<'p>(policy: &'p Policy, cap: Option<&'p Budget>, host: &str) -> impl Iterator<Item = &'p Budget> {
+    let counts = |budget: &&Budget| budget.spend.is_some() || budget.tokens.is_some();
+    policy.budgets(host).filter(counts).chain(cap)
 }
 
 impl Tap for Observer {
     fn open(&self, request: &Outgoing<'_>) -> Result<Option<Box<dyn Watcher>>, Stop> {
         let policy = self.0.policy();
         let api = Api::of(request.method, request.path);
-        let is_counted = api.is_some() && counting(&policy, request.host).next().is_some();
+        let cap = self.0.cap();
+        let budgets = || counting(&policy, cap.as_deref(), request.host);
+        let is_counted = api.is_some() && budgets().next().is_some();
         if is_counted {
-            self.0.ledger.check(counting(&policy, request.host))?;
+            self.0.ledger.check(budgets())?;
         }
         let following = Box::new(Following {
             event: request.event,
@@ -212,7 +239,8 @@ impl Following {
             ..Default::default()
         };
         let most = price.map(|price| price.worst(&tokens));
-        let counting = counting(&policy, &self.request.host);
+        let cap = self.shared.cap();
+        let counting = counting(&policy, cap.as_deref(), &self.request.host);
         self.shared
             .ledger
             .set_aside(counting, tokens.input.saturating_add(tokens.output), most, &asked.model)

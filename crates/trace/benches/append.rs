@@ -38,6 +38,7 @@ fn exec() -> Body {
         cwd: "/work/src".into(),
         tty: false,
         user: "ada".into(),
+        own: false,
     })
 }
 

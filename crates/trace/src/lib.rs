@@ -13,6 +13,7 @@
 //! as hostile: lines, payloads and archives are bounded before they are held in memory.
 
 mod archive;
+mod atif;
 mod blob;
 mod lines;
 mod otlp;
@@ -24,6 +25,7 @@ mod verify;
 mod writer;
 
 pub use archive::{ArchiveError, MAX_ARCHIVE, pack, unpack};
+pub use atif::to_atif;
 pub use blob::BlobError;
 pub use otlp::to_otlp;
 pub use query::Query;

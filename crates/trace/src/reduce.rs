@@ -5,6 +5,7 @@
 //! of it can hold a secret's value: paths and queries stand in the trace as they came from inside, with placeholders,
 //! and of an environment only the names.
 
+mod browser;
 mod model;
 mod work;
 
@@ -15,6 +16,7 @@ use cofferdam_model::{
 };
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, HashMap};
+use std::path::PathBuf;
 
 /// The bytes of a payload, for whoever has them: an output becomes text only where they are given.
 pub type Payload<'a> = dyn Fn(&BlobRef) -> Option<Vec<u8>> + 'a;
@@ -27,6 +29,7 @@ pub fn to_run<'a>(events: impl IntoIterator<Item = &'a Event>, payload: &Payload
         asked: HashMap::new(),
         unread: BTreeMap::new(),
         finished: false,
+        workdir: PathBuf::new(),
         payload,
     };
     events.into_iter().for_each(|event| reducer.take(event));
@@ -41,6 +44,8 @@ struct Reducer<'a> {
     asked: HashMap<String, usize>,
     unread: BTreeMap<String, u64>,
     finished: bool,
+    /// Where the paths of changes begin.
+    workdir: PathBuf,
     payload: &'a Payload<'a>,
 }
 
@@ -52,6 +57,8 @@ impl Reducer<'_> {
         };
         match body {
             Body::SessionStarted(fact) => self.started(&fact),
+            // The house's own part of a session is none of the agent's acts.
+            Body::ExecStarted(fact) if fact.own => {}
             Body::ExecStarted(fact) => self.exec(event, &fact),
             Body::Output(fact) => self.output(event, &fact),
             Body::ExecExited(fact) => self.exited(event, &fact),
@@ -62,6 +69,9 @@ impl Reducer<'_> {
             Body::ModelCalled(fact) => self.model(event, &fact),
             Body::ToolCalled(fact) => self.tool(event, &fact),
             Body::ToolReturned(fact) => self.returned(event, &fact),
+            Body::BrowserActed(fact) => self.browser(event, &fact),
+            Body::BrowserDone(fact) => self.browser_done(event, &fact),
+            Body::BrowserSeen(fact) => self.browser_seen(event, &fact),
             Body::StepStarted(fact) => self.step(event, &fact),
             Body::StepEnded(fact) => self.step_ended(event, &fact),
             Body::StepReplanned(fact) => self.replanned(event, &fact),
@@ -71,6 +81,9 @@ impl Reducer<'_> {
             Body::SessionEnded(fact) => self.ended(&fact),
             Body::Head(_) => self.finished = true,
             Body::Enforcement(_)
+            | Body::OutputSeen(_)
+            | Body::Syscall(_)
+            | Body::FileAsked(_)
             | Body::ChangesDecided(_)
             | Body::CredentialUsed(_)
             | Body::ControlChanged(_)
@@ -86,6 +99,9 @@ impl Reducer<'_> {
             | Body::ToolRegistered(_)
             | Body::ToolChanged(_)
             | Body::ToolFault(_)
+            | Body::BrowserStarted(_)
+            | Body::BrowserFault(_)
+            | Body::BrowserEnded(_)
             | Body::SessionChanged(_)
             | Body::Checkpoint(_) => {}
         }
@@ -117,6 +133,8 @@ impl Reducer<'_> {
 
     fn started(&mut self, fact: &SessionStarted) {
         self.run.id = fact.session.to_string();
+        let shown = fact.spec.shown_at.as_deref();
+        self.workdir = shown.unwrap_or_else(|| fact.workdir.as_path()).to_owned();
     }
 
     fn exec(&mut self, event: &Event, fact: &ExecStarted) {
@@ -218,7 +236,8 @@ impl Reducer<'_> {
             ChangeOp::Renamed => "renamed",
             ChangeOp::Deleted => "deleted",
         };
-        let mut args = json!({ "kind": fact.kind });
+        let path = self.workdir.join(fact.path.as_path());
+        let mut args = json!({ "kind": fact.kind, "change": verb, "path": path.to_string_lossy() });
         if let Some(from) = &fact.from {
             args["from"] = json!(from);
         }
@@ -325,6 +344,7 @@ mod tests {
             cwd: RawPath::from("/work"),
             tty: false,
             user: "agent".into(),
+            own: false,
         };
         let output = OutputCaptured {
             stream: Stream::Stdout,

@@ -4,7 +4,7 @@
 
 use cofferdam_model::{
     BlockedAttempt, Body, ChangesDecided, EnforcementReport, Event, ExecExited, ExecStarted, FileChange,
-    LimitHit, OutputCaptured, SessionChanged, SessionEnded, SessionStarted,
+    LimitHit, OutputCaptured, OutputSeen, SessionChanged, SessionEnded, SessionStarted, SyscallSeen,
 };
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -25,9 +25,15 @@ pub struct Told<T> {
 pub struct Exec {
     pub started: Told<ExecStarted>,
     pub outputs: Vec<Told<OutputCaptured>>,
+    /// The last that was heard of each stream on its way; all there is where the run was killed.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub seen: Vec<Told<OutputSeen>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub exited: Option<Told<ExecExited>>,
 }
+
+/// Programs that are told one by one.
+const PROGRAMS: usize = 200;
 
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct Story {
@@ -40,6 +46,12 @@ pub struct Story {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub strays: Vec<u64>,
     pub blocked: Vec<Told<BlockedAttempt>>,
+    /// System calls that were let through and recorded, by what they do.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub syscalls: BTreeMap<String, u64>,
+    /// The first of those that execute a program.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub programs: Vec<Told<SyscallSeen>>,
     pub limits: Vec<Told<LimitHit>>,
     pub changes: Vec<Told<FileChange>>,
     /// What left, what was refused and what was changed about that, in order.
@@ -89,12 +101,29 @@ impl Story {
             Body::SessionStarted(fact) => self.session = Some(told(event, *fact)),
             Body::Enforcement(fact) => self.enforcement = Some(told(event, *fact)),
             Body::ExecStarted(fact) => {
-                self.execs.push(Exec { started: told(event, fact), outputs: Vec::new(), exited: None });
+                self.execs.push(Exec {
+                    started: told(event, fact),
+                    outputs: Vec::new(),
+                    seen: Vec::new(),
+                    exited: None,
+                });
             }
             Body::Output(fact) => match self.exec(event.parent) {
                 Some(exec) => exec.outputs.push(told(event, fact)),
                 None => self.strays.push(event.seq),
             },
+            Body::OutputSeen(fact) => {
+                if let Some(exec) = self.exec(event.parent) {
+                    exec.seen.retain(|before| before.fact.stream != fact.stream);
+                    exec.seen.push(told(event, fact));
+                }
+            }
+            Body::Syscall(fact) => {
+                *self.syscalls.entry(fact.class.clone()).or_default() += fact.times;
+                if fact.class == "exec" && self.programs.len() < PROGRAMS {
+                    self.programs.push(told(event, fact));
+                }
+            }
             Body::ExecExited(fact) => match self.exec(event.parent) {
                 Some(exec) => exec.exited = Some(told(event, fact)),
                 None => self.strays.push(event.seq),
@@ -117,13 +146,20 @@ impl Story {
             | Body::ReplayStarted(_)
             | Body::ReplayServed(_)
             | Body::ReplayMissed(_)) => self.egress.push(told(event, body)),
-            body @ (Body::ModelCalled(_)
+            body @ (Body::FileAsked(_)
+            | Body::ModelCalled(_)
             | Body::ToolListed(_)
             | Body::ToolRegistered(_)
             | Body::ToolChanged(_)
             | Body::ToolCalled(_)
             | Body::ToolReturned(_)
             | Body::ToolFault(_)
+            | Body::BrowserStarted(_)
+            | Body::BrowserActed(_)
+            | Body::BrowserDone(_)
+            | Body::BrowserSeen(_)
+            | Body::BrowserFault(_)
+            | Body::BrowserEnded(_)
             | Body::StepStarted(_)
             | Body::StepEnded(_)
             | Body::StepReplanned(_)) => self.work.push(told(event, body)),

@@ -2,19 +2,18 @@
 //! begins, ends and gives up, and for spans of OpenTelemetry. Everything in it comes from inside, so all of it is
 //! bounded, and nothing of it is believed: a step is on record as a claim. It listens nowhere itself.
 
-mod pace;
 mod read;
 mod spans;
 #[cfg(test)]
 mod tests;
 
 use crate::mcp::InForce;
+use crate::pace::Pace;
 use cofferdam_model::{
-    Answer, ApprovalAnswered, Body, Content, NotRecorded, Record, StepEnded, StepReplanned, StepStarted,
-    StepVia, Verdict,
+    Answer, ApprovalAnswered, Body, Content, NotRecorded, OwnAnswer, OwnRequest, Record, StepEnded,
+    StepReplanned, StepStarted, StepVia, Verdict,
 };
 use cofferdam_policy::{Action, Effect, Step};
-use pace::Pace;
 use read::{Asked, Told};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -27,27 +26,10 @@ const MOST_STEPS: usize = 10_000;
 /// What is longer is kept beside the events.
 const SHORT: usize = 4 << 10;
 
-/// What came to the endpoint.
-#[derive(Debug, Clone, Copy)]
-pub struct Request<'a> {
-    pub method: &'a str,
-    pub path: &'a str,
-    pub content_type: Option<&'a str>,
-    pub content_encoding: Option<&'a str>,
-    pub body: &'a [u8],
-}
-
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Response {
-    pub status: u16,
-    pub content_type: &'static str,
-    pub body: Vec<u8>,
-}
-
 /// What becomes of a request.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Next {
-    Answer(Response),
+    Answer(OwnAnswer),
     /// A person is to be asked first; then [`Steps::answered`] has the answer.
     Hold(Held),
 }
@@ -80,14 +62,9 @@ struct Known {
     pace: Pace,
 }
 
-impl Response {
-    fn json(status: u16, value: &Value) -> Self {
-        Self { status, content_type: "application/json", body: format!("{value}\n").into_bytes() }
-    }
-
-    fn refused(status: u16, field: &str, why: &str) -> Self {
-        Self::json(status, &json!({ "error": { "field": field, "message": why } }))
-    }
+/// What is wrong, and with which field.
+fn refused(status: u16, field: &str, why: &str) -> OwnAnswer {
+    OwnAnswer::json(status, &json!({ "error": { "field": field, "message": why } }))
 }
 
 /// What a policy says of a step.
@@ -103,20 +80,18 @@ impl Steps {
         Self { record, in_force, known: Mutex::default() }
     }
 
-    pub fn take(&self, request: &Request<'_>) -> Result<Next, NotRecorded> {
+    pub fn take(&self, request: &OwnRequest<'_>) -> Result<Next, NotRecorded> {
         let answered = match (request.method, request.path) {
             _ if request.body.len() > LONGEST => {
-                Err(Response::refused(413, "body", &format!("longer than {} MiB", LONGEST >> 20)))
+                Err(refused(413, "body", &format!("longer than {} MiB", LONGEST >> 20)))
             }
             ("POST", "/v1/steps") => return self.step(request.body),
             ("POST", "/v1/traces") => self.spans(request)?,
             // Exporters that send spans send these too; there is nothing in them that a trace has a place for.
             ("POST", "/v1/metrics" | "/v1/logs") => Ok(spans::accepted(request, 0)),
-            ("GET", "/") => Ok(Response::json(200, &json!({ "post": ["/v1/steps", "/v1/traces"] }))),
-            (_, "/v1/steps" | "/v1/traces") => {
-                Err(Response::refused(405, "method", "only POST is taken here"))
-            }
-            _ => Err(Response::refused(404, "path", "there are /v1/steps and /v1/traces")),
+            ("GET", "/") => Ok(OwnAnswer::json(200, &json!({ "post": ["/v1/steps", "/v1/traces"] }))),
+            (_, "/v1/steps" | "/v1/traces") => Err(refused(405, "method", "only POST is taken here")),
+            _ => Err(refused(404, "path", "there are /v1/steps and /v1/traces")),
         };
         Ok(Next::Answer(answered.unwrap_or_else(|refused| refused)))
     }
@@ -128,7 +103,7 @@ impl Steps {
     fn step(&self, body: &[u8]) -> Result<Next, NotRecorded> {
         let told = match read::step(body) {
             Ok(told) => told,
-            Err(wrong) => return Ok(Next::Answer(Response::refused(400, wrong.field, &wrong.to_string()))),
+            Err(wrong) => return Ok(Next::Answer(refused(400, wrong.field, &wrong.to_string()))),
         };
         if !self.known().pace.takes(1) {
             return Ok(Next::Answer(too_fast()));
@@ -145,24 +120,20 @@ impl Steps {
         let mut known = self.known();
         let id = match id {
             Some(id) if known.steps.contains_key(&id) => {
-                return Ok(Next::Answer(Response::refused(409, "id", "a step has this id already")));
+                return Ok(Next::Answer(refused(409, "id", "a step has this id already")));
             }
             Some(id) => id,
             None => known.new_id(),
         };
         let within = match parent.as_ref().map(|parent| known.steps.get(parent).copied()) {
             Some(None) => {
-                return Ok(Next::Answer(Response::refused(400, "parent", "there is no step of this id")));
+                return Ok(Next::Answer(refused(400, "parent", "there is no step of this id")));
             }
             Some(Some((event, _))) => Some(event),
             None => None,
         };
         if !known.has_room() {
-            return Ok(Next::Answer(Response::refused(
-                429,
-                "name",
-                "too many steps are open: end some first",
-            )));
+            return Ok(Next::Answer(refused(429, "name", "too many steps are open: end some first")));
         }
         let args = input.clone().unwrap_or_else(|| json!({}));
         let ruling = self.judge(&name, &args);
@@ -182,11 +153,9 @@ impl Steps {
         Ok(match ruling.effect {
             Verdict::Allow => {
                 known.steps.insert(id.clone(), (event, false));
-                Next::Answer(Response::json(201, &json!({ "id": id })))
+                Next::Answer(OwnAnswer::json(201, &json!({ "id": id })))
             }
-            Verdict::Deny => {
-                Next::Answer(Response::refused(403, "name", &format!("cofferdam: {}", ruling.words)))
-            }
+            Verdict::Deny => Next::Answer(refused(403, "name", &format!("cofferdam: {}", ruling.words))),
             Verdict::Review => Next::Hold(Held {
                 event,
                 rule: ruling.rule.unwrap_or_default(),
@@ -206,22 +175,22 @@ impl Steps {
         answer: Answer,
         by: &str,
         waited_us: u64,
-    ) -> Result<Response, NotRecorded> {
+    ) -> Result<OwnAnswer, NotRecorded> {
         let told = ApprovalAnswered { answer, by: by.to_owned(), waited_us };
         self.record.append(Some(held.event), &Body::ApprovalAnswered(told))?;
         if answer == Answer::Allowed {
             self.known().steps.insert(held.id.clone(), (held.event, false));
-            return Ok(Response::json(201, &json!({ "id": held.id })));
+            return Ok(OwnAnswer::json(201, &json!({ "id": held.id })));
         }
         let why = if answer == Answer::Denied { "a person said no" } else { "nobody answered in time" };
-        Ok(Response::refused(403, "name", &format!("cofferdam: {why}; {}", held.words)))
+        Ok(refused(403, "name", &format!("cofferdam: {why}; {}", held.words)))
     }
 
-    fn end(&self, id: &str, output: Option<Value>, error: String) -> Result<Response, NotRecorded> {
+    fn end(&self, id: &str, output: Option<Value>, error: String) -> Result<OwnAnswer, NotRecorded> {
         let mut known = self.known();
         let event = match known.steps.get_mut(id) {
-            None => return Ok(Response::refused(404, "id", "there is no step of this id")),
-            Some((_, true)) => return Ok(Response::refused(409, "id", "this step is over already")),
+            None => return Ok(refused(404, "id", "there is no step of this id")),
+            Some((_, true)) => return Ok(refused(409, "id", "this step is over already")),
             Some((event, over)) => {
                 *over = true;
                 *event
@@ -230,20 +199,20 @@ impl Steps {
         let output = self.content(output.as_ref())?;
         let fact = StepEnded { id: id.to_owned(), output, error, claimed_us: None };
         self.record.append(Some(event), &Body::StepEnded(fact))?;
-        Ok(Response::json(200, &json!({ "id": id })))
+        Ok(OwnAnswer::json(200, &json!({ "id": id })))
     }
 
-    fn replan(&self, asked: Asked, output: Option<Value>) -> Result<Response, NotRecorded> {
+    fn replan(&self, asked: Asked, output: Option<Value>) -> Result<OwnAnswer, NotRecorded> {
         let known = self.known();
         let within = match asked.parent.as_ref().map(|parent| known.steps.get(parent).copied()) {
-            Some(None) => return Ok(Response::refused(400, "parent", "there is no step of this id")),
+            Some(None) => return Ok(refused(400, "parent", "there is no step of this id")),
             Some(Some((event, _))) => Some(event),
             None => None,
         };
         let (input, output) = (self.content(asked.input.as_ref())?, self.content(output.as_ref())?);
         let fact = StepReplanned { name: asked.name, parent: asked.parent, input, output };
         self.record.append(within, &Body::StepReplanned(fact))?;
-        Ok(Response::json(200, &json!({})))
+        Ok(OwnAnswer::json(200, &json!({})))
     }
 
     /// A step does nothing by itself: one that no rule is about is held up by nothing.
@@ -279,8 +248,8 @@ impl Steps {
     }
 }
 
-fn too_fast() -> Response {
-    Response::refused(429, "", "steps come too fast: wait a second")
+fn too_fast() -> OwnAnswer {
+    refused(429, "", "steps come too fast: wait a second")
 }
 
 impl Known {

@@ -1,25 +1,25 @@
 //! Spans of OpenTelemetry as steps: each is over when it comes, so it is told whole, parents before children. Its
 //! own times are claims and stand beside ours.
 
-use super::{Request, Response, Steps, too_fast};
+use super::{Steps, refused, too_fast};
 use crate::body::decoded;
 use crate::otlp::{self, Span};
-use cofferdam_model::{Body, NotRecorded, StepEnded, StepStarted, StepVia};
+use cofferdam_model::{Body, NotRecorded, OwnAnswer, OwnRequest, StepEnded, StepStarted, StepVia};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
 const PROTOBUF: &str = "application/x-protobuf";
 
 /// What an exporter expects to hear.
-pub(super) fn accepted(request: &Request<'_>, rejected: usize) -> Response {
+pub(super) fn accepted(request: &OwnRequest<'_>, rejected: usize) -> OwnAnswer {
     let is_protobuf = request.content_type.is_some_and(|text| text.starts_with(PROTOBUF));
     if is_protobuf {
         let body = otlp::answer(rejected, "steps come too fast");
-        return Response { status: 200, content_type: PROTOBUF, body };
+        return OwnAnswer { status: 200, content_type: PROTOBUF, body };
     }
     match rejected {
-        0 => Response::json(200, &json!({})),
-        _ => Response::json(
+        0 => OwnAnswer::json(200, &json!({})),
+        _ => OwnAnswer::json(
             200,
             &json!({ "partialSuccess": { "rejectedSpans": rejected.to_string(), "errorMessage": "steps come too fast" } }),
         ),
@@ -27,11 +27,14 @@ pub(super) fn accepted(request: &Request<'_>, rejected: usize) -> Response {
 }
 
 impl Steps {
-    pub(super) fn spans(&self, request: &Request<'_>) -> Result<Result<Response, Response>, NotRecorded> {
+    pub(super) fn spans(
+        &self,
+        request: &OwnRequest<'_>,
+    ) -> Result<Result<OwnAnswer, OwnAnswer>, NotRecorded> {
         let coding = request.content_encoding.unwrap_or("identity");
         let body = match decoded(request.body, coding) {
             Ok(body) => body,
-            Err(wrong) => return Ok(Err(Response::refused(400, "content-encoding", &wrong.to_string()))),
+            Err(wrong) => return Ok(Err(refused(400, "content-encoding", &wrong.to_string()))),
         };
         let media = request.content_type.unwrap_or_default();
         let read = match media.split(';').next().unwrap_or_default().trim() {
@@ -39,12 +42,12 @@ impl Steps {
             "application/json" => otlp::from_json(&body),
             _ => {
                 let why = "application/x-protobuf or application/json";
-                return Ok(Err(Response::refused(415, "content-type", why)));
+                return Ok(Err(refused(415, "content-type", why)));
             }
         };
         let mut spans = match read {
             Ok(spans) => spans,
-            Err(wrong) => return Ok(Err(Response::refused(400, "body", &wrong.to_string()))),
+            Err(wrong) => return Ok(Err(refused(400, "body", &wrong.to_string()))),
         };
         spans.sort_by_key(|span| span.start_us);
         if !self.known().pace.takes(spans.len()) {

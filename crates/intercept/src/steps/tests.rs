@@ -26,8 +26,16 @@ fn steps(rules: Option<&str>) -> (Arc<Notes>, Steps) {
 }
 
 fn post(steps: &Steps, path: &str, content_type: &str, body: &[u8]) -> Next {
-    let request =
-        Request { method: "POST", path, content_type: Some(content_type), content_encoding: None, body };
+    let request = OwnRequest {
+        method: "POST",
+        path,
+        prefix: "",
+        host: None,
+        origin: None,
+        content_type: Some(content_type),
+        content_encoding: None,
+        body,
+    };
     steps.take(&request).unwrap()
 }
 

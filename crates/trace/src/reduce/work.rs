@@ -71,12 +71,12 @@ impl Reducer<'_> {
         (act.args, act.text) = (args, text);
     }
 
-    fn json(&self, content: &Content) -> Value {
+    pub(super) fn json(&self, content: &Content) -> Value {
         let text = self.content(content);
         serde_json::from_str(&text).unwrap_or(Value::String(text))
     }
 
-    fn content(&self, content: &Content) -> String {
+    pub(super) fn content(&self, content: &Content) -> String {
         match content {
             Content::Text(text) => text.clone(),
             Content::Kept(blob) => match (self.payload)(blob) {

@@ -86,11 +86,13 @@ fn events(writer: &mut Writer) -> Vec<(Option<u64>, Body)> {
                 cwd: "/work".into(),
                 tty: false,
                 user: "ada".into(),
+                own: false,
             }),
         ),
         (
             exec,
             Body::Blocked(BlockedAttempt {
+                argv: Vec::new(),
                 syscall: "ptrace".into(),
                 args: vec![16, u64::MAX],
                 pid: 4,

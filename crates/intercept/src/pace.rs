@@ -6,7 +6,7 @@ use std::time::Instant;
 const BURST: f64 = 10_000.0;
 const RATE: f64 = 2_000.0;
 
-pub(super) struct Pace {
+pub(crate) struct Pace {
     left: f64,
     at: Instant,
 }
@@ -19,7 +19,7 @@ impl Default for Pace {
 
 impl Pace {
     /// Whether so many more may be told now.
-    pub(super) fn takes(&mut self, count: usize) -> bool {
+    pub(crate) fn takes(&mut self, count: usize) -> bool {
         self.takes_at(count, Instant::now())
     }
 
