@@ -14,6 +14,7 @@
 
 pub mod align;
 pub mod claims;
+pub mod custom;
 pub mod delta;
 pub mod effects;
 pub mod enforce;

@@ -80,6 +80,8 @@ pub(crate) mod tests {
             told: 0,
             base: None,
             new: None,
+            scores: Vec::new(),
+            asked: None,
             reproduce: vec![],
         }
     }

@@ -25,7 +25,7 @@ pub use cofferdam_compare::verdict::{Share, Thresholds};
 pub use decide::{Decision, decide};
 pub use merge::{MergeError, merge};
 pub use result::{
-    Agent, Attempt, Counts, GateResult, Input, Material, Measures, Rates, RunInfo, SessionVerdict, Shard,
-    TraceRef, VERSION,
+    Agent, Attempt, Counts, GateResult, Input, Material, Measures, Rates, RunInfo, Scored, SessionVerdict,
+    Shard, TraceRef, VERSION,
 };
 pub use statement::{PAYLOAD_TYPE, Resource, STATEMENT, Statement, TEST_RESULT, TestResult, Word};

@@ -81,6 +81,12 @@ pub struct SessionVerdict {
     /// Of the attempt that is told of, the gravest first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub reasons: Vec<Reason>,
+    /// What the suite's own scorers said of that attempt.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub scores: Vec<Scored>,
+    /// The file with what scorers and the judge were asked and answered.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub asked: Option<Material>,
     pub input: Input,
     /// What it was compared with; several where the suite was recorded several times.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -109,6 +115,18 @@ impl SessionVerdict {
     pub fn is_flaky(&self) -> bool {
         (1..self.attempts.len()).contains(&self.passed())
     }
+}
+
+/// The word of one scorer.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Scored {
+    /// Its name in the suite; `judge` for the judge.
+    pub scorer: String,
+    /// Review where it gave no answer.
+    pub outcome: Outcome,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub score: Option<f64>,
 }
 
 /// What the agent was started with.

@@ -7,11 +7,13 @@
 pub mod evidence;
 mod html;
 mod junit;
+mod markdown;
 mod metrics;
 mod sarif;
 
 pub use html::Page;
 pub use junit::junit;
+pub use markdown::markdown;
 pub use metrics::{Metrics, metrics};
 pub use sarif::sarif;
 

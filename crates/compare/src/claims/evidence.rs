@@ -195,6 +195,20 @@ impl Evidence {
         places
     }
 
+    /// Places (piece, index of the first word) where these words stand in this order, whatever stands in the gaps.
+    pub(crate) fn around(&self, pattern: &[Option<u64>], before: usize, most: usize) -> Vec<(usize, usize)> {
+        let fixed = pattern.iter().enumerate().filter_map(|(i, w)| Some((self.holding((*w)?), i)));
+        let Some((rarest, at)) = fixed.min_by_key(|(held, _)| held.len()) else { return Vec::new() };
+        let fits = |(_, piece, word): &(u64, u32, u32)| {
+            let first = (*word as usize).checked_sub(at)?;
+            let piece = *piece as usize;
+            let run = self.pieces[piece].words.get(first..first + pattern.len())?;
+            let same = run.iter().zip(pattern).all(|(w, p)| p.is_none_or(|p| w.exact == p));
+            (self.pieces[piece].act < before && same).then_some((piece, first))
+        };
+        rarest.iter().take(2000).filter_map(fits).take(most).collect()
+    }
+
     pub(crate) fn holds(&self, word: u64, before: usize) -> bool {
         self.holding(word).iter().any(|(_, piece, _)| self.pieces[*piece as usize].act < before)
     }

@@ -25,13 +25,27 @@ pub(super) struct Hit {
 
 /// How much of what a statement is about each record shares.
 pub(super) struct About {
-    /// By record and by sentence or line.
+    /// By record and by sentence or line, each with what all of it together would be.
     pub(super) shares: Vec<f32>,
-    pub(super) near: Vec<f32>,
     pub(super) total: f32,
+    pub(super) near: Vec<f32>,
+    pub(super) near_total: f32,
 }
 
 impl About {
+    /// What stands in few places says more of them than what stands in many.
+    fn count(&mut self, weight: f32, records: impl ExactSizeIterator<Item = usize>) {
+        let weight = weight * (1.0 + self.shares.len() as f32 / records.len() as f32).ln();
+        self.total += weight;
+        records.for_each(|record| self.shares[record] += weight);
+    }
+
+    fn count_near(&mut self, weight: f32, segments: impl ExactSizeIterator<Item = usize>) {
+        let weight = weight * (1.0 + self.near.len() as f32 / segments.len().max(1) as f32).ln();
+        self.near_total += weight;
+        segments.for_each(|segment| self.near[segment] += weight);
+    }
+
     pub(super) fn of(&self, record: usize) -> f32 {
         self.shares.get(record).copied().unwrap_or(0.0)
     }
@@ -44,6 +58,8 @@ pub(crate) struct Judge<'r> {
     pub(crate) act: usize,
     pub(crate) text: &'r str,
     pub(crate) answer: &'r Answer,
+    /// For each claim, the records and lines that say its value.
+    homes: Vec<Vec<(usize, usize)>>,
 }
 
 impl<'r> Judge<'r> {
@@ -54,7 +70,13 @@ impl<'r> Judge<'r> {
         text: &'r str,
         answer: &'r Answer,
     ) -> Self {
-        Self { run, evidence, act, text, answer }
+        let before = evidence.seen.partition_point(|s| evidence.pieces[s.piece].act < act);
+        let of = |value: &Value| {
+            let said = evidence.seen[..before].iter().filter(|s| value.said_by(&s.found.value));
+            said.take(400).map(|s| (s.record, s.segment)).collect()
+        };
+        let homes = answer.claims.iter().map(|raw| raw.value.as_ref().map(of).unwrap_or_default()).collect();
+        Self { run, evidence, act, text, answer, homes }
     }
 
     pub(crate) fn claim(&self, raw: &Raw) -> Claim {
@@ -90,9 +112,15 @@ impl<'r> Judge<'r> {
                 .then((a.piece, a.range.start).cmp(&(b.piece, b.range.start)))
         });
         if statement.manner != Manner::NotAsserted
-            && let Some((field, found)) = self.other_value(raw, statement, &hits, &about)
+            && let Some((field, found)) =
+                self.other_value(raw, statement, &hits, &about).or_else(|| self.apart(raw))
         {
             return (ClaimStatus::Contradicted, Why::OtherValue { field, found }, Vec::new());
+        }
+        if statement.manner != Manner::NotAsserted
+            && let Some(found) = self.other_company(raw, statement)
+        {
+            return (ClaimStatus::Contradicted, Why::OtherValue { field: None, found }, Vec::new());
         }
         let users = hits.iter().all(|h| self.source(h) == Source::User);
         let quoted: Vec<Quoted> = hits.iter().take(3).map(|h| self.quote(h.piece, h.range.clone())).collect();
@@ -201,25 +229,38 @@ impl<'r> Judge<'r> {
         }
         let mut about = About {
             shares: vec![0.0; self.evidence.records.len()],
-            near: vec![0.0; self.evidence.segments.len()],
             total: 0.0,
+            near: vec![0.0; self.evidence.segments.len()],
+            near_total: 0.0,
         };
-        let all = self.evidence.records.len() as f32;
         for (stem, weight) in weights {
             let records = self.evidence.records_with(stem);
             if records.is_empty() || records.len() > 2000 {
                 continue;
             }
-            let weight = weight * (1.0 + all / records.len() as f32).ln();
-            about.total += weight;
-            for (_, record) in records {
-                about.shares[*record as usize] += weight;
-            }
-            for (_, segment) in self.evidence.segments_with(stem) {
-                about.near[*segment as usize] += weight;
-            }
+            about.count(weight, records.iter().map(|(_, r)| *r as usize));
+            about.count_near(weight, self.evidence.segments_with(stem).iter().map(|(_, s)| *s as usize));
         }
+        self.about_values(raw, statement, &mut about);
         about
+    }
+
+    /// The values beside a claim say which record is meant, as words do: `May 15, 10:00` is about what is on that day.
+    fn about_values(&self, raw: &Raw, statement: &Statement, about: &mut About) {
+        for (at, other) in self.answer.claims.iter().enumerate() {
+            let here = statement.block.contains(&other.range.start);
+            if !here || other.range == raw.range || other.value == raw.value || self.homes[at].is_empty() {
+                continue;
+            }
+            let same = self.answer.statements[other.statement].range == statement.range;
+            let weight = if same { 1.0 } else { 0.6 };
+            let mut records: Vec<usize> = self.homes[at].iter().map(|h| h.0).collect();
+            records.dedup();
+            about.count(weight, records.into_iter());
+            let mut segments: Vec<usize> = self.homes[at].iter().map(|h| h.1).collect();
+            segments.dedup();
+            about.count_near(weight, segments.into_iter());
+        }
     }
 
     fn not_found(&self, raw: &Raw, statement: &Statement) -> (ClaimStatus, Why, Vec<Quoted>) {
@@ -242,9 +283,16 @@ impl<'r> Judge<'r> {
     /// A name or quote that does not stand anywhere as said.
     fn unknown_name(&self, raw: &Raw, statement: &Statement) -> (ClaimStatus, Why, Vec<Quoted>) {
         let phrase = self.words_in(if statement.heading { &statement.range } else { &raw.range });
-        if let Some(found) = self.one_word_off(phrase).filter(|_| {
+        // a heading of two words is the answer's own more often than not
+        let phrase_of = if statement.heading && phrase.len() < 3 { &[] } else { phrase };
+        if let Some(found) = self.one_word_off(phrase_of).filter(|_| {
             statement.heading || raw.kind == ClaimKind::Quote || phrase.iter().all(|w| w.upper || w.common)
         }) {
+            return (ClaimStatus::Contradicted, Why::OtherValue { field: None, found }, Vec::new());
+        }
+        if !self.in_title_label(raw, statement)
+            && let Some(found) = self.other_company(raw, statement)
+        {
             return (ClaimStatus::Contradicted, Why::OtherValue { field: None, found }, Vec::new());
         }
         let telling = |w: &&Word| !w.common && w.range().len() > 2;

@@ -4,6 +4,7 @@
 
 pub(crate) mod amount;
 pub(crate) mod answer;
+mod company;
 mod derive;
 pub(crate) mod evidence;
 mod extract;
@@ -13,6 +14,7 @@ mod report;
 mod rival;
 pub(crate) mod scan;
 mod status;
+mod together;
 pub(crate) mod words;
 
 pub use amount::{Amount, Unit};
@@ -136,11 +138,14 @@ mod tests {
             let Why::OtherValue { found, .. } = &claim.why else { panic!("{claim:#?}") };
             assert_eq!(found.text, right);
         }
-        assert_eq!(report.reasons().len(), 2);
-        assert!(
-            report.reasons()[0].text.starts_with("the answer says `12:30 PM`, but `start time`"),
-            "{}",
-            report.reasons()[0].text
+        let said: Vec<String> = report.reasons().into_iter().map(|reason| reason.text).collect();
+        assert_eq!(
+            said,
+            [
+                "the answer says `Team Sync`, but `title` of what it is about is `Lunch with Sarah` (act 1)",
+                "the answer says `12:30 PM`, but `start time` of what it is about is `10:00:00` (act 1)",
+                "the answer says `10:00 AM`, but `start time` of what it is about is `12:30:00` (act 1)",
+            ]
         );
     }
 
@@ -152,6 +157,41 @@ mod tests {
         );
         check(&asked("Who?", BILLS, "It was paid by Gareth to a friend."), &[("Gareth", Unsupported)]);
         check(&asked("Who?", EVENTS, "2. **Lunch with Gareth**"), &[("Gareth", Contradicted)]);
+    }
+
+    #[test]
+    fn a_word_in_the_company_of_others_is_contradicted_by_the_one_that_was_read_there() {
+        check(&asked("?", EVENTS, "1. **Lunch with Sync**"), &[("Sync", Contradicted)]);
+        check(&asked("?", EVENTS, "You have a Team Sarah."), &[("Team Sarah", Contradicted)]);
+        check(&asked("?", EVENTS, "You have a Team Sync."), &[("Team Sync", Supported)]);
+        let run = asked("?", "It is in Meeting Room 2, on floor 9.", "It is in Meeting Room 9.");
+        assert_eq!(statuses(&run).last().unwrap().1, Contradicted);
+        // words that were never read side by side with anything else tell nothing
+        check(&asked("?", EVENTS, "The Sarah appointment is fine."), &[("Sarah", Supported)]);
+    }
+
+    #[test]
+    fn values_that_are_said_together_were_read_together() {
+        let of = |answer: &str| statuses(&asked("?", EVENTS, answer));
+        let both =
+            |a: ClaimStatus, b: ClaimStatus| move |s: &[(String, ClaimStatus)]| (s[0].1, s[1].1) == (a, b);
+        assert!(both(Supported, Supported)(&of("From 12:30 to 13:30.")));
+        assert!(of("From 12:30 to 16:30.").iter().any(|(_, s)| *s == Contradicted));
+        let day = "- at: 2024-06-10 13:00:00\n- at: 2024-06-11 16:00:00\n";
+        let of = |answer: &str| statuses(&asked("?", day, answer));
+        assert!(both(Supported, Supported)(&of("It is at 2024-06-10 13:00.")));
+        assert!(of("It is at 2024-06-10 16:00.").iter().any(|(_, s)| *s == Contradicted));
+        let list = "- title: Sync\n  participants:\n  - ann@example.com\n  - bob@example.com\n";
+        let of = |answer: &str| statuses(&asked("?", list, answer));
+        assert!(of("With:\n- ann@example.com\n- bob@example.com").iter().all(|(_, s)| *s == Supported));
+        assert!(of("With:\n- ann@example.com\n- ann@example.com").iter().any(|(_, s)| *s == Contradicted));
+    }
+
+    #[test]
+    fn an_address_after_from_is_the_senders() {
+        let mail = "- sender: ann@example.com\n  recipients:\n  - bob@example.com\n  subject: Rent\n";
+        check(&asked("?", mail, "It is from ann@example.com."), &[("ann@example.com", Supported)]);
+        check(&asked("?", mail, "It is from bob@example.com."), &[("bob@example.com", Contradicted)]);
     }
 
     #[test]

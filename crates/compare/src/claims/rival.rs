@@ -22,6 +22,10 @@ const AHEAD_NAME: f32 = 1.6;
 /// What a value under another key than the claim's loses.
 const OTHER_KEY: f32 = 0.12;
 const OTHER_KEY_AHEAD: f32 = 1.15;
+/// What standing under the key that the statement names adds.
+const NAMED: f32 = 0.4;
+/// A statement that says less than this is about nothing in particular.
+const LEAST: f32 = 2.0;
 /// Below this no record is what the statement is about.
 const ENOUGH: f32 = 0.35;
 
@@ -40,7 +44,7 @@ impl Judge<'_> {
         about: &About,
     ) -> Option<(Option<String>, Quoted)> {
         let best = hits.first()?;
-        self.other_key(raw, statement, hits, best).or_else(|| self.other_record(raw, statement, best, about))
+        self.other_key(raw, statement, hits).or_else(|| self.other_record(raw, statement, best, about))
     }
 
     /// The value of this kind that the surroundings of the statement point to, if that is clearly not this one.
@@ -51,15 +55,16 @@ impl Judge<'_> {
         best: &Hit,
         about: &About,
     ) -> Option<(Option<String>, Quoted)> {
-        if about.total < 2.0 {
+        if about.near_total < LEAST {
             return None;
         }
         let key_of = |slot: Option<usize>| slot.map(|s| self.evidence.slots[s].key.as_str());
         let wanted = self.wanted(raw, statement);
         let score = |record: usize, segment: usize, slot: Option<usize>| {
             let named = slot.is_some_and(|s| key_fits(&self.evidence.slots[s].stems, &wanted));
-            (about.of(record) + about.near.get(segment).copied().unwrap_or(0.0)) / about.total
-                + if named { 0.3 } else { 0.0 }
+            about.of(record) / about.total.max(0.1)
+                + about.near.get(segment).copied().unwrap_or(0.0) / about.near_total.max(0.1)
+                + if named { NAMED } else { 0.0 }
         };
         let (mine, rival) = match &raw.value {
             Some(value) => self.rival_value(value, best, &score),
@@ -84,21 +89,33 @@ impl Judge<'_> {
             let scored = score(seen.record, seen.segment, seen.slot);
             if value.said_by(&seen.found.value) {
                 mine = mine.max(scored);
-                homes.push((seen.record, key(seen.slot)));
+                homes.push((seen.record, key(seen.slot), seen.segment));
             } else if self.counts(seen.record) {
                 // under another key it takes more to be the one that was meant
                 let other = key(best.slot).zip(key(seen.slot)).is_some_and(|(a, b)| a != b);
                 rivals.push((if other { (scored - OTHER_KEY) / OTHER_KEY_AHEAD } else { scored }, seen));
             }
         }
-        // of several values in one slot, none contradicts another
-        rivals.retain(|(_, s)| !homes.contains(&(s.record, key(s.slot))));
+        // of several values in one slot none contradicts another, unless the slot is a text of many lines
+        let beside = |s: &Seen, (record, key_of, segment): &(usize, Option<&str>, usize)| {
+            (s.record, key(s.slot)) == (*record, *key_of) && (s.segment == *segment || self.alone(s))
+        };
+        rivals.retain(|(_, s)| !homes.iter().any(|home| beside(s, home)));
         for (scored, seen) in rivals {
             if scored > top.0 {
                 top = (scored, Some(seen));
             }
         }
         (mine, top.1.map(|seen| (top.0, seen.slot, self.quote(seen.piece, seen.found.range.clone()))))
+    }
+
+    /// Whether a value has a line of its own: an item of a list, as others are.
+    fn alone(&self, seen: &Seen) -> bool {
+        let text = &self.evidence.pieces[seen.piece].text;
+        let edge = |c: char| " \t-*'\",[]()".contains(c);
+        let before = text[..seen.found.range.start].trim_end_matches(edge);
+        let after = text[seen.found.range.end..].trim_start_matches(edge);
+        (before.is_empty() || before.ends_with(['\n', ':'])) && (after.is_empty() || after.starts_with('\n'))
     }
 
     /// For a name that stands in a short slot: the same slot of the record that the statement fits best.
@@ -136,9 +153,25 @@ impl Judge<'_> {
     /// The key that a label, or a side of a range, asks for, as stems.
     fn wanted(&self, raw: &Raw, statement: &Statement) -> Vec<u64> {
         let label = statement.label.as_ref().filter(|l| l.end <= raw.range.start || l.start >= raw.range.end);
+        if matches!(raw.value, Some(Value::Email(_)))
+            && let Some(key) = self.part_of_mail(raw)
+        {
+            return key_stems(key);
+        }
         match raw.side {
             Some(side) => key_stems(side),
             None => label.map(|l| key_stems(&normal_key(&self.text[l.clone()]))).unwrap_or_default(),
+        }
+    }
+
+    /// An address after "from" is a sender's, and one after "to" is not.
+    fn part_of_mail(&self, raw: &Raw) -> Option<&'static str> {
+        let before = self.text[..raw.range.start].trim_end_matches(['*', ' ', '(', ':', '"', '\'', '`', '<']);
+        let word = before.rsplit(|c: char| !c.is_alphanumeric()).next().unwrap_or_default();
+        match word.to_ascii_lowercase().as_str() {
+            "from" | "sender" | "by" => Some("sender"),
+            "to" | "recipient" | "recipients" => Some("recipients"),
+            _ => None,
         }
     }
 
@@ -180,24 +213,25 @@ impl Judge<'_> {
         }
     }
 
-    /// The label names a key of the very record the value was found in, and that key has another value.
-    fn other_key(
-        &self,
-        raw: &Raw,
-        statement: &Statement,
-        hits: &[Hit],
-        best: &Hit,
-    ) -> Option<(Option<String>, Quoted)> {
+    /// The label names a key of a record the value was found in, and that key has another value there.
+    fn other_key(&self, raw: &Raw, statement: &Statement, hits: &[Hit]) -> Option<(Option<String>, Quoted)> {
         raw.value.as_ref()?;
         let wanted = self.wanted(raw, statement);
         let fits = |slot: &Slot| key_fits(&slot.stems, &wanted);
-        let here = || hits.iter().filter(|h| h.record == best.record);
-        if here().any(|h| h.slot.is_none_or(|s| fits(&self.evidence.slots[s]))) || !self.counts(best.record) {
+        let facts = || hits.iter().filter(|h| self.is_fact(h.piece));
+        if wanted.is_empty() || facts().any(|h| h.slot.is_none_or(|s| fits(&self.evidence.slots[s]))) {
             return None;
         }
-        let slot = self.evidence.slots_in(best.record).iter().find(|s| fits(s))?;
-        let found = self.rival_in(raw, best.piece, slot.value.clone())?;
-        Some((Some(slot.key.clone()), found))
+        facts().find_map(|hit| {
+            let slot = self.evidence.slots_in(hit.record).iter().find(|s| fits(s))?;
+            let found = self.rival_in(raw, hit.piece, slot.value.clone())?;
+            Some((Some(slot.key.clone()), found))
+        })
+    }
+
+    /// What was read or done, as opposed to what was wished for.
+    pub(super) fn is_fact(&self, piece: usize) -> bool {
+        matches!(self.evidence.pieces[piece].source, Source::Read | Source::Did)
     }
 
     /// For a value that stands nowhere: the one that stands where it should.
@@ -257,7 +291,7 @@ impl Judge<'_> {
                 let Some(run) = start.and_then(|s| words.get(s..s + phrase.len())) else { continue };
                 let others_same =
                     run.iter().zip(&hashes).enumerate().all(|(i, (w, h))| i == swapped || w.exact == *h);
-                if others_same && !run[swapped].common {
+                if others_same && !run[swapped].common && self.reads_on(piece, run) {
                     return Some(self.quote(piece, run[0].range().start..run[run.len() - 1].range().end));
                 }
             }

@@ -2,7 +2,7 @@
 
 use super::act::{Highlights, card};
 use super::lanes::{Lanes, anchor, delta};
-use super::text::{block, mark, word};
+use super::text::{block, mark, prose, word};
 use crate::Session;
 use cofferdam_compare::delta::{Diff, Noise, NoiseKind};
 use cofferdam_compare::{Outcome, Reason, Scorer, Side};
@@ -12,12 +12,14 @@ use maud::{Markup, html};
 
 /// Acts of a run that has nothing to stand beside.
 const ALONE: usize = 200;
+/// Failures that are shown at once; of many, the first tell what the others are.
+const OPEN: usize = 5;
 /// Differences without a meaning that are listed.
 const NOISE: usize = 100;
 
 pub(super) fn section(session: &Session<'_>, number: usize) -> Markup {
     let verdict = session.verdict;
-    let open = verdict.outcome == Outcome::Fail;
+    let open = verdict.outcome == Outcome::Fail && number < OPEN;
     html! {
         details .session .(word(verdict.outcome)) .flaky[verdict.is_flaky()] id={ "session-" (verdict.id) }
             data-outcome=(word(verdict.outcome)) open[open] {
@@ -28,14 +30,15 @@ pub(super) fn section(session: &Session<'_>, number: usize) -> Markup {
             }
             div .body {
                 (reasons(&verdict.reasons, number))
-                (facts(verdict))
-                (input(&verdict.input))
-                (runs(session, number))
-                @if let Some(diff) = session.comparison.and_then(|c| c.diff.as_ref()) { (noise(diff)) }
                 @if !verdict.reproduce.is_empty() {
-                    h3 { "See it again" }
                     pre .command { (command(&verdict.reproduce)) }
                 }
+                div .beside {
+                    div { (input(&verdict.input)) }
+                    div .numbers { (facts(verdict)) (scores(verdict)) }
+                }
+                (runs(session, number))
+                @if let Some(diff) = session.comparison.and_then(|c| c.diff.as_ref()) { (noise(diff)) }
             }
         }
     }
@@ -47,7 +50,7 @@ fn reasons(reasons: &[Reason], number: usize) -> Markup {
             ol .reasons {
                 @for reason in reasons {
                     li .(word(reason.outcome)) {
-                        span .scorer { (scorer(reason.scorer)) } " " (reason.text) " " code .code { (reason.code) }
+                        span .scorer { (scorer(reason.scorer)) } " " (prose(&reason.text)) " " code .code { (reason.code) }
                         @for place in &reason.places {
                             " " a href={ "#" (anchor(number, place.side, place.act)) } {
                                 @if place.side == Side::Base { "baseline" } @else { "now" } " #" (place.act)
@@ -100,6 +103,24 @@ fn facts(verdict: &SessionVerdict) -> Markup {
         }
         @if verdict.attempts.len() > 1 {
             p { "Passed " (verdict.passed()) " of " (verdict.attempts.len()) " times." }
+        }
+    }
+}
+
+/// What the suite's own scorers and its judge said, whatever came of it.
+fn scores(verdict: &SessionVerdict) -> Markup {
+    html! {
+        @if !verdict.scores.is_empty() {
+            table .facts {
+                tr { th scope="col" { "scorer" } th scope="col" { "says" } th scope="col" { "score" } }
+                @for scored in &verdict.scores {
+                    tr .differs[scored.outcome != Outcome::Pass] {
+                        th scope="row" { (scored.scorer) }
+                        td { (word(scored.outcome)) }
+                        td { @if let Some(score) = scored.score { (format!("{score:.3}")) } @else { "–" } }
+                    }
+                }
+            }
         }
     }
 }

@@ -34,6 +34,20 @@ pub(super) fn mark(outcome: Outcome) -> &'static str {
     }
 }
 
+/// A sentence of ours, in which quoted values stand between backticks: shown as what they are.
+pub(super) fn prose(text: &str) -> Markup {
+    let parts: Vec<&str> = text.split('`').collect();
+    // An odd one is part of a value: then nothing says where one begins.
+    if parts.len().is_multiple_of(2) {
+        return html! { (text) };
+    }
+    html! {
+        @for (at, part) in parts.iter().enumerate() {
+            @if at % 2 == 1 { code .value { (part) } } @else { (part) }
+        }
+    }
+}
+
 /// A text with its marks, in short and, on demand, as a whole. Marks decide which part is the short one.
 pub(super) fn block(text: &str, marks: &[(usize, usize, Mark)]) -> Markup {
     if text.len() <= SHORT {

@@ -60,6 +60,8 @@ fn verdict(id: &str, comparison: &Comparison) -> SessionVerdict {
         told: 0,
         base: Some(measures),
         new: Some(Measures { acts: 7, ..measures }),
+        scores: Vec::new(),
+        asked: None,
         reproduce: ["cofferdam", "gate", "suite.toml", "--only", id].map(String::from).to_vec(),
     }
 }

@@ -1,0 +1,67 @@
+//! The result in a page of Markdown, for the summary of a CI job.
+
+use cofferdam_compare::Outcome;
+use cofferdam_gate::{GateResult, SessionVerdict};
+use std::fmt::Write as _;
+
+/// A CI system takes a megabyte; a person, a page.
+const MOST: usize = 50;
+
+pub fn markdown(result: &GateResult) -> String {
+    let mut text = format!("# Gate: {}\n\n", result.outcome);
+    for why in &result.why {
+        let _ = writeln!(text, "- {}", escaped(why));
+    }
+    let counts = &result.counts;
+    let _ = writeln!(
+        text,
+        "\n| sessions | pass | review | fail | flaky |\n|---|---|---|---|---|\n| {} | {} | {} | {} | {} |",
+        counts.sessions, counts.pass, counts.review, counts.fail, counts.flaky
+    );
+    let mut told: Vec<&SessionVerdict> = result
+        .sessions
+        .iter()
+        .filter(|session| session.outcome != Outcome::Pass || session.is_flaky())
+        .collect();
+    told.sort_by_key(|session| std::cmp::Reverse(session.outcome));
+    for session in told.iter().take(MOST) {
+        let _ = writeln!(text, "\n## {}: {}\n", escaped(&session.id), session.outcome);
+        if session.attempts.len() > 1 {
+            let _ = writeln!(text, "- passed {} of {} times", session.passed(), session.attempts.len());
+        }
+        for reason in session.reasons.iter().take(5) {
+            let _ = writeln!(text, "- {} ({})", escaped(&reason.text), reason.code);
+        }
+        let _ = writeln!(text, "\n    {}", session.reproduce.join(" "));
+    }
+    if told.len() > MOST {
+        let _ = writeln!(text, "\n… and {} more: see gate.json.", told.len() - MOST);
+    }
+    text
+}
+
+/// Texts come from an agent: they must not become markup.
+fn escaped(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for c in text.chars() {
+        match c {
+            '\\' | '`' | '*' | '_' | '{' | '}' | '[' | ']' | '<' | '>' | '#' | '|' | '!' | '~' | '@' => {
+                out.push('\\');
+                out.push(c);
+            }
+            c if c.is_control() => out.push(' '),
+            c => out.push(c),
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_an_agent_wrote_stays_text() {
+        assert_eq!(escaped("<img> [x](y)\n# `z`"), "\\<img\\> \\[x\\](y) \\# \\`z\\`");
+    }
+}
