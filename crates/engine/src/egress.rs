@@ -2,6 +2,7 @@
 //! its trace. Without a policy there is nothing to join, and nothing leaves.
 
 use crate::Engine;
+use crate::browser::{Browser, CDP_URL, Wanted};
 use crate::denials::Denials;
 use crate::error::EngineError;
 use crate::mcp::Later;
@@ -9,6 +10,7 @@ use crate::record::Recorder;
 use crate::replay::answers::{Decided, hearing};
 use crate::secrets::{Ask, placeholder_variables};
 use crate::steps::{self, InForce};
+use crate::tools::Derived;
 use crate::{policy, trust};
 use cofferdam_egress::names::Names;
 use cofferdam_egress::swap::Coffer;
@@ -25,6 +27,7 @@ use cofferdam_runtime::{Doors, ShownFile};
 use cofferdam_vault::Bound;
 use serde_json::{Value, json};
 use std::net::SocketAddr;
+use std::path::Path;
 use std::sync::Arc;
 
 /// Everything that is read and made before there is a sandbox, so that what is wrong with it is said first.
@@ -41,6 +44,11 @@ pub(crate) struct Prepared {
     credentials: Vec<CredentialBound>,
     replay: Option<(Arc<Replay>, Vec<Decided>)>,
     prices: Prices,
+    /// What tools may reach, which holds whatever policy is set.
+    derived: Derived,
+    /// Whether somebody named the policy.
+    is_named: bool,
+    browser: Option<Wanted>,
 }
 
 /// What egress is made from: as a spec names it, or as a recording has it.
@@ -52,6 +60,9 @@ pub(crate) struct Terms {
     /// What answers in the world's place, and in people's.
     pub(crate) replay: Option<(Arc<Replay>, Vec<Decided>)>,
 }
+
+/// Where files stand inside that providers' own clients read.
+const CLIENT_FILES: &str = "/.cofferdam/credentials";
 
 /// What models cost, in the state directory.
 const PRICES: &str = "prices.toml";
@@ -71,6 +82,9 @@ pub(crate) struct Egress {
     /// What it did not let through, and the policy that says so.
     pub(crate) denials: Denials,
     pub(crate) policy: Arc<Policy>,
+    /// What tools may reach, beneath every policy.
+    pub(crate) derived: Derived,
+    pub(crate) browser: Option<Browser>,
     /// What it is made of, to be put on record.
     pub(crate) opened: Body,
 }
@@ -79,30 +93,53 @@ impl Prepared {
     pub(crate) fn new(
         engine: &Engine,
         spec: &SessionSpec,
+        derived: Option<(Arc<Policy>, String)>,
         session: &SessionId,
         ask: &Ask,
     ) -> Result<Option<Self>, EngineError> {
-        let Some(path) = &spec.policy else {
-            return match spec.secrets.first() {
-                Some(name) => Err(EngineError::SecretWithoutPolicy(name.clone())),
-                None => Ok(None),
-            };
+        let (derived, made) = derived.unzip();
+        let (text, rules) = match (&spec.policy, &derived) {
+            (Some(path), _) => (policy::read(path)?, policy::rules(path, derived.as_deref())?),
+            (None, Some(tools)) => {
+                (made.unwrap_or_default(), Rules::new(tools.clone(), &|file| std::fs::read(file))?)
+            }
+            (None, None) => {
+                return match spec.secrets.first() {
+                    Some(name) => Err(EngineError::SecretWithoutPolicy(name.clone())),
+                    None if spec.browser || spec.steps => Self::unnamed(spec, session).map(Some),
+                    None => Ok(None),
+                };
+            }
         };
-        let text = policy::read(path)?;
-        let rules = policy::rules(path)?;
         let bound = match spec.secrets.is_empty() {
             true => Vec::new(),
             false => engine.secrets(ask)?.bind(&spec.secrets, session)?,
         };
         let prepared = Self::of(Terms { text, rules, bound, replay: None }, spec, session)?;
-        prepared.priced(engine).map(Some)
+        let prepared = prepared.priced(engine)?;
+        if let Some(derived) = derived {
+            prepared.derived.set(derived);
+        }
+        Ok(Some(prepared))
+    }
+
+    /// Doors by which nothing leaves, for the sake of what is asked of us.
+    fn unnamed(spec: &SessionSpec, session: &SessionId) -> Result<Self, EngineError> {
+        let text = String::new();
+        let empty = policy::parse(&text, std::path::Path::new(""))?;
+        let rules = Rules::new(Arc::new(empty), &|_| Err(std::io::ErrorKind::NotFound.into()))?;
+        let terms = Terms { text, rules, bound: Vec::new(), replay: None };
+        Ok(Self { is_named: false, ..Self::of(terms, spec, session)? })
     }
 
     pub(crate) fn of(terms: Terms, spec: &SessionSpec, session: &SessionId) -> Result<Self, EngineError> {
         let Terms { text, rules, bound, replay } = terms;
         let mut variables = placeholder_variables(&bound);
         if let Some(at) = variables.iter().position(|(name, _)| spec.env.contains_key(name)) {
-            let (secret, variable) = (bound[at].credential.name.clone(), variables[at].0.clone());
+            let variable = variables[at].0.clone();
+            let holds = |bound: &&Bound| bound.variables().any(|(name, _)| name == variable);
+            let secret =
+                bound.iter().find(holds).map_or_else(String::new, |bound| bound.credential.name.clone());
             return Err(EngineError::SecretInEnvironment { secret, variable });
         }
         let placeholders = variables.iter().map(|(name, _)| name.clone()).collect();
@@ -110,7 +147,13 @@ impl Prepared {
         let ca = Arc::new(Ca::new(&format!("Cofferdam session {session}"))?);
         let trust = trust::spread(ca.pem());
         variables.extend(trust.variables.iter().map(|(name, path)| ((*name).into(), (*path).into())));
-        let (files, credentials) = (trust.files, bound.iter().map(told).collect());
+        let (mut files, credentials) = (trust.files, bound.iter().map(told).collect());
+        for bound in &bound {
+            let Some((variable, content)) = bound.client_file() else { continue };
+            let at = Path::new(CLIENT_FILES).join(format!("{}.json", bound.credential.name));
+            variables.push((variable.to_owned(), at.display().to_string()));
+            files.push(ShownFile { at, content: content.into_bytes() });
+        }
         let (coffer, session) = (Coffer::new(bound)?, session.clone());
         Ok(Self {
             rules,
@@ -125,6 +168,9 @@ impl Prepared {
             credentials,
             replay,
             prices: Prices::default(),
+            derived: Derived::default(),
+            is_named: true,
+            browser: spec.browser.then(|| Wanted::find(spec.nested)).transpose()?,
         })
     }
 
@@ -163,12 +209,16 @@ impl Prepared {
         let mut record: Arc<dyn Record> = denials.noting(recorder.clone());
         let names = self.credentials.iter().map(|bound| bound.name.clone()).collect();
         let opened = opened(self.text, self.credentials, &*record)?;
-        let in_force = InForce::new(policy.clone());
+        let in_force = InForce::new(policy.clone(), self.is_named);
         let (told, judged, later) = (in_force.clone(), in_force.clone(), Later::default());
         let servers = Servers::new(record.clone(), later.judge(judged, names));
         let observer = Observer::new(record.clone(), policy.clone(), self.prices);
         let observer = Arc::new(observer.with_tools(Arc::new(servers)));
-        let steps = Arc::new(Steps::new(record.clone(), Arc::new(move || Some(told.get()))));
+        let browser = self.browser.map(|wanted| {
+            let told = told.clone();
+            wanted.made(record.clone(), Arc::new(move || told.named()), proxy, &self.ca.leaf_key())
+        });
+        let steps = Arc::new(Steps::new(record.clone(), Arc::new(move || told.named())));
         let (mut limits, mut tap): (_, Option<Arc<dyn Tap>>) = (Limits::default(), Some(observer.clone()));
         let mut answering = None;
         if let Some((replay, decided)) = self.replay {
@@ -186,7 +236,11 @@ impl Prepared {
             limits,
             alerting: Alerting { session: self.session.to_string(), sign: cofferdam_seal::authenticate },
             tap,
-            own: Some(Arc::new(steps::Endpoint(steps))),
+            own: Some(Arc::new(steps::Endpoint { steps, browser: browser.clone() })),
+            on_cap: Some(Box::new({
+                let observer = observer.clone();
+                move |cap| observer.set_cap(cap)
+            })),
             on_policy: Some(Box::new(move |policy| {
                 observer.set_policy(policy.clone());
                 in_force.set(policy.clone());
@@ -195,14 +249,28 @@ impl Prepared {
         let callers: Arc<dyn Callers> = Arc::new(Inside(doors.callers));
         let handle = Arc::new(serve(listeners, config, Some(callers)).map_err(failed)?);
         later.is(&handle);
+        if let Some(browser) = &browser {
+            browser.is(&handle);
+        }
         if let Some(answering) = answering {
             answering.at(handle.approvals().clone());
         }
         let mut variables = self.variables;
         variables.extend(proxy_variables(proxy));
         variables.extend(steps::variables(proxy));
-        let placeholders = self.placeholders;
-        Ok(Egress { handle, variables, placeholders, line: self.line, denials, policy, opened })
+        variables.extend(browser.as_ref().map(|_| (CDP_URL.to_owned(), format!("http://{proxy}"))));
+        let (placeholders, derived) = (self.placeholders, self.derived);
+        Ok(Egress {
+            handle,
+            variables,
+            placeholders,
+            line: self.line,
+            denials,
+            policy,
+            derived,
+            browser,
+            opened,
+        })
     }
 }
 
@@ -216,6 +284,7 @@ fn told(bound: &Bound) -> CredentialBound {
         places: credential.places.iter().map(ToString::to_string).collect(),
         programs: credential.programs.clone(),
         placeholder: bound.placeholder.clone(),
+        parts: bound.variables().skip(1).map(|(env, part)| (env.to_owned(), part.to_owned())).collect(),
     }
 }
 

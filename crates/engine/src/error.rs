@@ -40,6 +40,10 @@ pub enum EngineError {
         "--env {variable} and --secret {secret} both set `{variable}`: leave the first out, or a value of yours gets inside"
     )]
     SecretInEnvironment { secret: String, variable: String },
+    #[error(
+        "--browser: no Chromium is found in /usr/bin or /usr/local/bin; install one (`apt install chromium`) or leave --browser out"
+    )]
+    NoBrowser,
     #[error("{0}")]
     Rules(#[from] cofferdam_egress::RulesError),
     #[error("{0}")]

@@ -1,6 +1,7 @@
 //! The recipe: open a session, run it, record it, decide what becomes of its changes, seal the trace. The one
 //! crate that knows all layers; they do not know each other.
 
+mod browser;
 mod control;
 mod denials;
 mod egress;
@@ -9,7 +10,9 @@ mod error;
 pub mod escape;
 pub mod gate;
 pub mod init;
+mod leftovers;
 mod live;
+mod machine;
 mod mcp;
 pub mod policy;
 mod record;
@@ -23,11 +26,17 @@ mod step;
 mod steps;
 mod stop;
 pub mod suite;
+mod syscalls;
 mod tiers;
 mod toml_file;
+mod tools;
 mod traces;
 mod trust;
+mod volumes;
 
+pub use browser::CDP_URL;
+/// Money, as people write it.
+pub use cofferdam_policy::micro_dollars;
 pub use cofferdam_runtime_process::{Fact, facts};
 /// What a trace tells, as the doors show it.
 pub use cofferdam_trace::Query;
@@ -37,9 +46,12 @@ pub use cofferdam_vault::{Draft as SecretDraft, Entry as SecretEntry, Kept, KeyK
 pub use control::Waiting;
 pub use denials::Denied;
 pub use error::EngineError;
-pub use live::{LiveExec, LiveOutcome, Log};
+pub use live::inside;
+pub use live::{House, LiveExec, LiveOutcome, Log};
+/// What this program is to a virtual machine.
+pub use machine::{inside_machine, launch_machine};
 pub use mcp::ToolServer;
-pub use relay::Stdio;
+pub use relay::{End, Heard, OutputStream, Piece, Stdio};
 pub use replay::{
     Clock, ClockError, Pins, RecordedSession, ReplayError, ReplayRules, ReplayRulesError, Replayed,
     Replaying, Tally,
@@ -50,7 +62,9 @@ pub use spec_file::load as load_spec;
 pub use step::{post_json, tell_step};
 pub use steps::STEPS_URL;
 pub use stop::{Stop, until_signalled};
+pub use syscalls::Refused;
 pub use tiers::{TierFact, tiers};
+pub use tools::declared_server;
 pub use traces::Trace;
 
 use cofferdam_store::default_home;

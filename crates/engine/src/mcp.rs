@@ -261,6 +261,7 @@ fn question(held: Held) -> Waiting {
         method: "tool".into(),
         url: format!("{tool} {arguments}"),
         program: None,
+        credentials: vec![],
         since: 0,
         until: 0,
     }

@@ -14,10 +14,16 @@ pub fn read(path: &Path) -> Result<String, EngineError> {
     std::fs::read_to_string(path).map_err(|source| EngineError::Unreadable { path: path.to_owned(), source })
 }
 
-/// A policy as the egress layer puts it in force, with the files that it names read from beside it.
-pub fn rules(path: &Path) -> Result<Rules, EngineError> {
+/// A policy as the egress layer puts it in force, with the files that it names read from beside it; over a floor that
+/// it can only narrow.
+pub fn rules(path: &Path, floor: Option<&Policy>) -> Result<Rules, EngineError> {
     let beside = path.parent().unwrap_or(Path::new(""));
-    Ok(Rules::new(Arc::new(load(path)?), &|file| std::fs::read(beside.join(file)))?)
+    let own = load(path)?;
+    let policy = match floor {
+        Some(floor) => Policy::layer(floor, &own),
+        None => own,
+    };
+    Ok(Rules::new(Arc::new(policy), &|file| std::fs::read(beside.join(file)))?)
 }
 
 /// A policy that is to be used: a mistake in it is an error that names the first and where to see the rest.

@@ -2,8 +2,8 @@
 //! threads tell what they see; each fact is written before its teller goes on.
 
 use crate::error::EngineError;
-use crate::relay::Captured;
-use cofferdam_model::{BlobRef, Body, NotRecorded, OutputCaptured, Record, Stream};
+use crate::relay::{Captured, Seen};
+use cofferdam_model::{BlobRef, Body, NotRecorded, OutputCaptured, OutputSeen, Record, Stream};
 use cofferdam_trace::{CHECKPOINT_US, WriteError, Writer};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -49,6 +49,18 @@ impl Recorder {
         let (head, tail) = (store(&seen.head)?, store(&seen.tail)?);
         let body = OutputCaptured { stream, bytes: seen.bytes, digest: seen.digest, head, tail };
         writing.append(Some(parent), &Body::Output(body))?;
+        Ok(())
+    }
+
+    /// A stream on its way, as far as it came.
+    pub(crate) fn seen(&self, parent: u64, stream: Stream, seen: Seen) -> Result<(), EngineError> {
+        let mut writing = self.writing();
+        let piece = match seen.piece.is_empty() {
+            true => None,
+            false => Some(writing.open()?.blob(&seen.piece)?),
+        };
+        let body = OutputSeen { stream, bytes: seen.bytes, digest: seen.digest, piece };
+        writing.append(Some(parent), &Body::OutputSeen(body))?;
         Ok(())
     }
 

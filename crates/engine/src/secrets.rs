@@ -54,6 +54,18 @@ impl Secrets<'_> {
         Ok(self.vault().add(draft, &mut Outside { env: &variable, input: &mut input }, now())?)
     }
 
+    /// Keeps a value that the caller has, in place of the one that was there.
+    pub fn put(&self, draft: Draft, value: Vec<u8>) -> Result<Kept, EngineError> {
+        let value = Zeroizing::new(value);
+        let vault = self.vault();
+        if vault.list()?.iter().any(|entry| entry.name == draft.name) {
+            vault.remove(&draft.name)?;
+        }
+        let draft = Draft { from: None, live: false, ..draft };
+        let mut input = value.as_slice();
+        Ok(vault.add(draft, &mut Outside { env: &variable, input: &mut input }, now())?)
+    }
+
     pub fn rotate(&self, name: &str, from: Option<&str>) -> Result<Kept, EngineError> {
         let mut input = self.input(name);
         Ok(self.vault().rotate(name, from, &mut Outside { env: &variable, input: &mut input }, now())?)
@@ -96,7 +108,8 @@ impl Secrets<'_> {
 
 /// The variables that the inside sees, with placeholders in them.
 pub fn placeholder_variables(bound: &[Bound]) -> Vec<(String, String)> {
-    bound.iter().map(|bound| (bound.credential.env.clone(), bound.placeholder.clone())).collect()
+    let owned = |(name, placeholder): (&str, &str)| (name.to_owned(), placeholder.to_owned());
+    bound.iter().flat_map(Bound::variables).map(owned).collect()
 }
 
 fn variable(name: &str) -> Option<std::ffi::OsString> {

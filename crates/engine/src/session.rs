@@ -8,11 +8,13 @@ use crate::environment::Caller;
 use crate::error::EngineError;
 use crate::mcp::{self, ToolServer};
 use crate::record::{Recorder, now_us};
-use crate::relay::{Around, ExecId, FORWARDED, Relay, Stdio, current_size};
+use crate::relay::{Around, ExecId, FORWARDED, Io, Relay, Stdio, current_size};
 use crate::secrets::Ask;
 use crate::standing::{Closed, Closing, Command, Standing, seal};
 use crate::stop::Stop;
+use crate::syscalls::{Calls, Refused};
 use crate::tiers;
+use crate::tools::{Toolbox, Whose};
 use cofferdam_guest::wire;
 use cofferdam_model::{
     Body, ChangesDecided, EnforcementReport, Exit, FileChange, RawPath, SessionId, SessionSpec,
@@ -21,7 +23,7 @@ use cofferdam_model::{
 use cofferdam_runtime::{Backend, Base, Begun, Network, RuntimeError, Sandbox, SandboxSpec, ShownFile};
 use cofferdam_sys::signal::Signals;
 use cofferdam_sys::terminal::RawMode;
-use cofferdam_trace::{FORMAT, Options, Reader, Writer};
+use cofferdam_trace::{FORMAT, Options, Writer};
 use rustix::io::Errno;
 use rustix::process::Signal;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -65,6 +67,8 @@ pub struct Outcome {
     pub limits: Vec<cofferdam_model::LimitHit>,
     /// What was not let out, each once, and how many more there were than are kept.
     pub denied: (Vec<Denied>, u64),
+    /// System calls that were refused, some of them.
+    pub refused: Vec<Refused>,
     pub trace: PathBuf,
 }
 
@@ -72,7 +76,7 @@ impl Engine {
     /// Runs one command in one sandbox. An error means that Cofferdam failed or refused, not the command.
     pub fn run(&self, run: Run<'_>) -> Result<Outcome, EngineError> {
         run.spec.check()?;
-        let backend = tiers::choose(&run.spec)?;
+        let backend = tiers::choose(&self.home, &run.spec)?;
         self.run_in(run, backend, Caller::Own)
     }
 
@@ -83,7 +87,7 @@ impl Engine {
         backend: Box<dyn Backend>,
         caller: Caller,
     ) -> Result<Outcome, EngineError> {
-        let place = self.place(backend, &run.spec, run.ask)?;
+        let place = self.place(backend, &run.spec, run.ask, &caller)?;
         self.run_at(place, run, caller)
     }
 
@@ -125,8 +129,20 @@ impl Engine {
         let denials = standing.egress.as_ref().map(|egress| (egress.denials.clone(), egress.policy.clone()));
         let closed = standing.close(Closing { exit, usage, changes, by: None, decide, error: None })?;
         let denied = denials.map(|(denials, policy)| denials.told(&policy)).unwrap_or_default();
-        let Closed { usage, changes, decided, limits } = closed;
-        Ok(Outcome { session, program, exit, usage, report, changes, decided, limits, denied, trace })
+        let Closed { usage, changes, decided, limits, refused } = closed;
+        Ok(Outcome {
+            session,
+            program,
+            exit,
+            usage,
+            report,
+            changes,
+            decided,
+            limits,
+            denied,
+            refused,
+            trace,
+        })
     }
 
     /// Everything that can be found wrong before anything is made.
@@ -135,8 +151,12 @@ impl Engine {
         backend: Box<dyn Backend>,
         spec: &SessionSpec,
         ask: &Ask,
+        caller: &Caller,
     ) -> Result<Place, EngineError> {
-        self.place_with(backend, spec, |session, _| Prepared::new(self, spec, session, ask))
+        let toolbox = toolbox(spec, caller)?;
+        let derived = toolbox.as_ref().and_then(|toolbox| toolbox.derived.clone());
+        let egress = |session: &SessionId, _: &Path| Prepared::new(self, spec, derived, session, ask);
+        Ok(Place { toolbox, ..self.place_with(backend, spec, egress)? })
     }
 
     /// The same with an egress that is not what the spec says.
@@ -150,7 +170,7 @@ impl Engine {
         let workdir = find_workdir(spec)?;
         self.complete_commits(&workdir)?;
         let egress = egress(&session, &workdir)?;
-        Ok(Place { backend, session, workdir, egress, files: Vec::new(), facts: Vec::new() })
+        Ok(Place { backend, session, workdir, egress, toolbox: None, files: Vec::new(), facts: Vec::new() })
     }
 
     /// Makes the sandbox and opens the trace.
@@ -160,7 +180,7 @@ impl Engine {
         spec: &SessionSpec,
         way: Way<'_>,
     ) -> Result<Standing, EngineError> {
-        let Place { backend, session, workdir, mut egress, files, facts } = place;
+        let Place { backend, session, workdir, mut egress, toolbox, files, facts } = place;
         let trace = self.home.trace_dir(&session);
         let start = Body::SessionStarted(Box::new(SessionStarted {
             session: session.clone(),
@@ -174,6 +194,11 @@ impl Engine {
         let mut asked = self.sandbox_spec(spec, &session, workdir.clone(), &way.caller)?;
         asked.pausable = way.stays;
         asked.base = way.base;
+        let volumes = self.take_volumes(&spec.volumes, &workdir)?;
+        asked.mounts.extend(volumes.iter().map(|volume| volume.mount.clone()));
+        if let Some(toolbox) = toolbox {
+            toolbox.furnish(&mut asked);
+        }
         if let Some(egress) = &mut egress {
             asked.network = Network::Doors;
             asked.files = egress.take_files();
@@ -189,7 +214,9 @@ impl Engine {
             None => self.open_trace(&trace, &start, way.durable)?,
         };
         let began = Instant::now();
-        let opened = begun.and_then(|begun| begun.complete(&mut || self.housekeeping()));
+        // Who holds several looks after leftovers by itself, from time to time.
+        let mut meanwhile = || if way.stays { self.prepare_trace() } else { self.housekeeping() };
+        let opened = begun.and_then(|begun| begun.complete(&mut meanwhile));
         let opened = opened.map_err(EngineError::from).and_then(|mut sandbox| {
             let egress = open_egress(egress, sandbox.as_mut(), &recorder)?;
             let mut report = sandbox.report().clone();
@@ -202,9 +229,12 @@ impl Engine {
         });
         match opened {
             Ok((sandbox, egress, report)) => Ok(Standing {
+                calls: Arc::new(Calls::new(recorder.clone(), spec.syscalls)),
+                volumes,
                 home: self.home.clone(),
                 session,
                 recorder,
+                shown_at: spec.shown_at.clone().unwrap_or_else(|| workdir.clone()),
                 workdir,
                 trace,
                 report,
@@ -249,6 +279,7 @@ impl Engine {
         Ok(SandboxSpec {
             id: id.clone(),
             workdir,
+            shown_at: spec.shown_at.clone(),
             home: home.unwrap_or_else(|| PathBuf::from("/home/user")),
             path: std::env::split_paths(&search).filter(|p| p.is_absolute()).collect(),
             mounts: spec.mounts.clone(),
@@ -258,7 +289,11 @@ impl Engine {
             limits: spec.limits.clone(),
             layer_place: spec.layer,
             nested: spec.nested,
+            syscalls: spec.syscalls,
+            programs: None,
+            tracing: false,
             pausable: false,
+            ahead: false,
             network: Network::None,
             files: Vec::new(),
             require: spec.require.clone(),
@@ -270,56 +305,21 @@ impl Engine {
             ranges: PathBuf::from("/run/cofferdam/ranges"),
         })
     }
-
-    /// What can wait for a moment in which there is nothing else to do. Failing at it is no reason not to run.
-    pub(crate) fn housekeeping(&self) {
-        let _ = cofferdam_trace::prepare(&self.home.spare_trace_in_the_making(), &self.home.spare_trace());
-        self.reap_leftovers();
-    }
-
-    /// Commits that a killed supervisor had decided on, before anything of their work dir is read. One that
-    /// cannot be completed stops only who would see half of it.
-    fn complete_commits(&self, workdir: &Path) -> Result<(), EngineError> {
-        for id in self.home.layered() {
-            let dir = self.home.layer_dir(&id);
-            let Some(pending) = cofferdam_runtime_process::layer::pending(&dir) else { continue };
-            if Reader::open(&self.home.trace_dir(&id)).is_ok_and(|trace| trace.is_live()) {
-                continue;
-            }
-            if let Err(error) = cofferdam_runtime_process::layer::recover(&dir, Default::default())
-                && pending == workdir
-            {
-                return Err(error.into());
-            }
-        }
-        Ok(())
-    }
-
-    /// What supervisors that were killed left behind. A session lives as long as its trace's writer holds the
-    /// lock on it, from before anything else of it is made; the kernel lets go of it with the process, however
-    /// that ends. Groups without a trace here are another state
-    /// directory's, and go only when they are deserted.
-    fn reap_leftovers(&self) {
-        self.reap_pool();
-        let (ours, others): (Vec<_>, Vec<_>) =
-            cofferdam_runtime_process::grouped().into_iter().partition(|id| self.home.trace_dir(id).is_dir());
-        others.iter().for_each(cofferdam_runtime_process::reap_if_deserted);
-        let mut found = self.home.layered();
-        found.extend(ours);
-        found.sort();
-        found.dedup();
-        for id in found {
-            if !Reader::open(&self.home.trace_dir(&id)).is_ok_and(|trace| trace.is_live()) {
-                cofferdam_runtime_process::reap(&id, &self.home.layer_dir(&id));
-            }
-        }
-    }
 }
 
 /// The spec as the trace may hold it: an environment is where credentials live, so its values stay out.
 fn without_values(spec: &SessionSpec) -> SessionSpec {
     let env = spec.env.keys().map(|name| (name.clone(), String::new())).collect();
     SessionSpec { env, ..spec.clone() }
+}
+
+/// The registry that a spec names, read for its caller.
+pub(crate) fn toolbox(spec: &SessionSpec, caller: &Caller) -> Result<Option<Toolbox>, EngineError> {
+    let Some(path) = &spec.tools else { return Ok(None) };
+    let home = caller.get("HOME").map(PathBuf::from).filter(|home| home.is_absolute());
+    let search: Vec<PathBuf> = std::env::split_paths(&caller.get("PATH").unwrap_or_default()).collect();
+    let whose = Whose { home: home.as_deref(), search: &search, only: spec.tool.as_deref() };
+    Toolbox::read(path, &whose).map(Some)
 }
 
 fn find_workdir(spec: &SessionSpec) -> Result<PathBuf, EngineError> {
@@ -342,6 +342,7 @@ pub(crate) struct Place {
     pub(crate) session: SessionId,
     workdir: PathBuf,
     egress: Option<Prepared>,
+    toolbox: Option<Toolbox>,
     /// To be shown inside besides what egress needs.
     pub(crate) files: Vec<ShownFile>,
     /// To be told when the sandbox stands.
@@ -393,6 +394,7 @@ fn open_control(standing: &mut Standing) -> Result<(), EngineError> {
         home: standing.home.clone(),
         session: standing.session.clone(),
         handle: Some(egress.handle.clone()),
+        derived: egress.derived.clone(),
         mail: None,
     };
     standing.control = Some(Control::open(desk)?);
@@ -422,12 +424,14 @@ fn command(
         ..Command::default()
     };
     let _raw = keyboard.as_ref().and_then(|fd| RawMode::enter(fd.as_fd()).ok());
-    let (id, exec) = standing.start(&mut relay, &spec, &asked, stdio)?;
+    let mut browser = standing.start_browser(&mut relay, &spec)?;
+    let (id, exec) = standing.start(&mut relay, &spec, &asked, Io::Descriptors(stdio))?;
     let mut stopped = None;
     let ended = loop {
         let (sandbox, recorder) = (standing.sandbox.as_mut(), &standing.recorder);
         let wake = stopped.as_ref().map_or(heard.as_fd(), AsFd::as_fd);
-        let mut turn = relay.turn(Around { sandbox, recorder, wake, deadline: None })?;
+        let calls = &standing.calls;
+        let mut turn = relay.turn(Around { sandbox, recorder, calls, wake, deadline: None })?;
         match heard {
             Heard::Signals(signals) if turn.woken => forward(signals, &mut relay, id, tty)?,
             Heard::Stop(_) if turn.woken => {
@@ -440,11 +444,26 @@ fn command(
         if turn.gone {
             turn.ended.extend(relay.leave(false));
         }
-        if let Some((_, _, ended)) = turn.ended.pop() {
+        let mut own = None;
+        for (ended_id, event, ended) in turn.ended {
+            match browser == Some(ended_id) {
+                true => {
+                    browser = None;
+                    standing.browser_ended(event, ended, None)?;
+                }
+                false => own = Some(ended),
+            }
+        }
+        if let Some(ended) = own {
             break ended;
         }
     };
-    standing.ended(exec, ended)
+    let told = standing.ended(exec, ended);
+    // The browser is the command's: it goes with it.
+    for (_, event, ended) in relay.leave(true) {
+        standing.browser_ended(event, ended, Some("the session's command has ended"))?;
+    }
+    told
 }
 
 /// What a session listens to besides its command.

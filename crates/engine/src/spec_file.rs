@@ -11,7 +11,8 @@ pub fn load(path: &Path) -> Result<SessionSpec, EngineError> {
     // What a file names, it names from where it lies.
     let located = |spec: SessionSpec| {
         let beside = path.parent().unwrap_or(Path::new(""));
-        SessionSpec { policy: spec.policy.as_ref().map(|policy| beside.join(policy)), ..spec }
+        let there = |path: &Option<std::path::PathBuf>| path.as_ref().map(|path| beside.join(path));
+        SessionSpec { policy: there(&spec.policy), tools: there(&spec.tools), ..spec }
     };
     if path.extension().is_some_and(|extension| extension == "json") {
         return serde_json::from_str(&text).map(located).map_err(|error| {

@@ -6,32 +6,41 @@ use crate::egress::Egress;
 use crate::environment::{self, Caller};
 use crate::error::EngineError;
 use crate::record::Recorder;
-use crate::relay::{Bounds, Ended, ExecId, Relay, Stdio};
+use crate::relay::{Bounds, Ended, ExecId, Io, Relay};
 use crate::session::Decide;
+use crate::syscalls::{Calls, Refused};
+use crate::volumes::Taken;
 use cofferdam_guest::wire;
 use cofferdam_model::{
-    Body, BoxUser, Bytes, ChangeOp, Changes, ChangesDecided, EnforcementReport, ExecExited, ExecStarted,
-    Exit, FileChange, LimitHit, Profile, RawPath, SessionEnded, SessionId, SessionSpec, SkippedChange, Span,
-    Usage,
+    BlockedAttempt, Body, BoxUser, Bytes, ChangeOp, Changes, ChangesDecided, EnforcementReport, ExecExited,
+    ExecStarted, Exit, FileChange, LimitHit, Profile, RawPath, SessionEnded, SessionId, SessionSpec,
+    SkippedChange, Span, Stream, Usage,
 };
-use cofferdam_runtime::{Committed, Identity, Sandbox};
+use cofferdam_policy::{Access, Action, Effect, Policy};
+use cofferdam_runtime::{Identity, Sandbox};
 use cofferdam_store::Home;
 use std::collections::BTreeMap;
 use std::os::unix::ffi::OsStrExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Instant;
 
 pub(crate) struct Standing {
     pub(crate) home: Home,
     pub(crate) session: SessionId,
     pub(crate) recorder: Recorder,
+    pub(crate) calls: Arc<Calls>,
     pub(crate) workdir: PathBuf,
+    /// Where the inside has it.
+    pub(crate) shown_at: PathBuf,
     pub(crate) trace: PathBuf,
     pub(crate) report: EnforcementReport,
     pub(crate) caller: Caller,
     // In the order in which they go if nobody closes the session: nobody is left inside who could send.
     pub(crate) sandbox: Box<dyn Sandbox>,
     pub(crate) egress: Option<Egress>,
+    /// In use as long as this stands.
+    pub(crate) volumes: Vec<Taken>,
     pub(crate) control: Option<Control>,
     pub(crate) began: Instant,
 }
@@ -45,11 +54,15 @@ pub(crate) struct Command {
     /// Absent: the work dir.
     pub(crate) cwd: Option<PathBuf>,
     pub(crate) user: BoxUser,
+    /// Somebody else than those two, by the inside's own accounts, with the groups.
+    pub(crate) who: Option<(Identity, Vec<u32>)>,
     pub(crate) tty: Option<wire::Size>,
     pub(crate) timeout: Option<Span>,
     pub(crate) output: Option<Bytes>,
     /// How much of its output is passed on.
     pub(crate) kept: Option<u64>,
+    /// A part of the session itself.
+    pub(crate) own: bool,
 }
 
 /// How a session is to be closed.
@@ -70,6 +83,7 @@ pub(crate) struct Closed {
     pub(crate) changes: Vec<FileChange>,
     pub(crate) decided: Option<ChangesDecided>,
     pub(crate) limits: Vec<LimitHit>,
+    pub(crate) refused: Vec<Refused>,
 }
 
 impl Standing {
@@ -79,11 +93,15 @@ impl Standing {
         relay: &mut Relay,
         spec: &SessionSpec,
         command: &Command,
-        stdio: Stdio,
+        io: Io,
     ) -> Result<(ExecId, u64), EngineError> {
-        let who = match command.user {
-            BoxUser::User => self.sandbox.identity(),
-            BoxUser::Root => Identity { name: "root".into(), uid: 0, gid: 0, ..self.sandbox.identity() },
+        let (who, groups) = match (&command.who, command.user) {
+            (Some((who, groups)), _) => (who.clone(), groups.clone()),
+            (None, BoxUser::User) => (self.sandbox.identity(), Vec::new()),
+            (None, BoxUser::Root) => {
+                let root = Identity { name: "root".into(), uid: 0, gid: 0, ..self.sandbox.identity() };
+                (root, Vec::new())
+            }
         };
         let told = self.egress.as_ref().map_or(&[][..], |egress| &egress.variables);
         let environment = match command.env.is_empty() {
@@ -94,7 +112,9 @@ impl Standing {
                 environment::build(&merged, &who, &self.session, told, &self.caller)
             }
         };
-        let cwd = command.cwd.as_deref().unwrap_or(&self.workdir);
+        let place = spec.shown_at.as_ref().unwrap_or(&self.workdir);
+        let cwd = command.cwd.as_deref().unwrap_or(place);
+        self.may_start(command, cwd)?;
         let exec = self.recorder.append(
             None,
             &Body::ExecStarted(ExecStarted {
@@ -103,10 +123,11 @@ impl Standing {
                 cwd: RawPath::from(cwd),
                 tty: command.tty.is_some(),
                 user: who.name.clone(),
+                own: command.own,
             }),
         )?;
         self.recorder.checkpoint()?;
-        let user = wire::User { uid: who.uid, gid: who.gid, groups: Vec::new() };
+        let user = wire::User { uid: who.uid, gid: who.gid, groups };
         let request = wire::Exec {
             argv: command.argv.iter().map(String::as_bytes).collect(),
             env: environment.entries.iter().map(Vec::as_slice).collect(),
@@ -114,7 +135,7 @@ impl Standing {
             // Elsewhere the guest is that user already.
             user: (spec.profile == Profile::Box).then_some(user),
             tty: command.tty,
-            stdin: if stdio.stdin.is_some() { wire::Stdin::Piped } else { wire::Stdin::Null },
+            stdin: if io.has_input() { wire::Stdin::Piped } else { wire::Stdin::Null },
         };
         let timeout = command.timeout.map(|span| span.0);
         let bounds = Bounds {
@@ -123,12 +144,79 @@ impl Standing {
             output: command.output.map(|bytes| bytes.0),
             kept: command.kept,
         };
-        let started = relay.start(&request, exec, bounds, stdio);
+        let started = relay.start(&request, exec, bounds, io);
         if started.is_err() {
             let body = ExecExited { exit: Exit::Code(125), usage: Usage::default() };
             self.recorder.append(Some(exec), &Body::ExecExited(body))?;
         }
         Ok((started?, exec))
+    }
+
+    /// Asks the policy, if it has rules about commands. A refusal is on record; nobody is asked: a command is
+    /// started by someone who waits for it.
+    fn may_start(&self, command: &Command, cwd: &Path) -> Result<(), EngineError> {
+        let Some(egress) = &self.egress else { return Ok(()) };
+        let policy = egress.handle.policy();
+        let argv: Vec<&str> = command.argv.iter().map(String::as_str).collect();
+        let action = Action::Exec(cofferdam_policy::Exec { argv: &argv, cwd: cwd.to_str() });
+        if !policy.speaks_of(&action) {
+            return Ok(());
+        }
+        let decision = policy.decide(&action);
+        if decision.effect == Effect::Allow {
+            return Ok(());
+        }
+        let reason = decision.to_string();
+        self.recorder.append(
+            None,
+            &Body::Blocked(BlockedAttempt {
+                syscall: "execve".into(),
+                args: Vec::new(),
+                pid: 0,
+                program: command.argv.first().cloned().unwrap_or_default(),
+                argv: command.argv.clone(),
+                reason: reason.clone(),
+                times: 1,
+            }),
+        )?;
+        Err(EngineError::Unenforceable(format!("refused: the command is not allowed: {reason}")))
+    }
+
+    /// Starts the session's browser, if it is to have one.
+    pub(crate) fn start_browser(
+        &self,
+        relay: &mut Relay,
+        spec: &SessionSpec,
+    ) -> Result<Option<ExecId>, EngineError> {
+        let Some(browser) = self.egress.as_ref().and_then(|egress| egress.browser.as_ref()) else {
+            return Ok(None);
+        };
+        let (command, stdio) = browser.begin()?;
+        Ok(Some(self.start(relay, spec, &command, Io::Descriptors(stdio))?.0))
+    }
+
+    /// Puts on record that it ended. What it said to those who drive it is told elsewhere, and only there.
+    pub(crate) fn browser_ended(
+        &self,
+        exec: u64,
+        mut ended: Ended,
+        reason: Option<&str>,
+    ) -> Result<(), EngineError> {
+        ended.outputs.retain(|(stream, _)| *stream == Stream::Stderr);
+        let how = match (&ended.exit, reason) {
+            (_, Some(reason)) => reason.to_owned(),
+            (Ok(Exit::Signal(signal)), _) => format!("it was ended by signal {signal}"),
+            (Ok(exit), _) => format!("it ended with code {}", exit.code()),
+            (Err(error), _) => error.to_string(),
+        };
+        // One that could not be started is told to those who look for it.
+        if let Err(error @ EngineError::Record(_)) = self.ended(exec, ended) {
+            return Err(error);
+        }
+        match self.egress.as_ref().and_then(|egress| egress.browser.as_ref()) {
+            Some(browser) => browser.ended(&how),
+            None => Ok(()),
+        }
     }
 
     /// Puts on record how a command ended.
@@ -145,9 +233,11 @@ impl Standing {
     /// Ends everything inside, decides what becomes of changes, and seals the trace.
     pub(crate) fn close(mut self, closing: Closing<'_>) -> Result<Closed, EngineError> {
         let finished = self.sandbox.finish()?;
+        let policy = self.egress.as_ref().map(|egress| egress.handle.policy());
         // Nobody is left inside who could send; what was under way is cut and told.
         self.egress = None;
         self.control = None;
+        let refused = self.calls.close()?;
         for hit in &finished.limits {
             self.recorder.append(None, &Body::Limit(hit.clone()))?;
         }
@@ -158,7 +248,7 @@ impl Standing {
             .sandbox
             .changes()
             .map_err(EngineError::from)
-            .and_then(|found| Ok((self.decide(changes, by, decide, &found)?, found)));
+            .and_then(|found| Ok((self.decide(changes, by, decide, policy.as_deref(), &found)?, found)));
         let (decided, changes) = match decided {
             Ok(decided) => decided,
             Err(error) => return Err(self.fail(error, usage)),
@@ -167,7 +257,7 @@ impl Standing {
         drop(self.sandbox);
         let usage = Usage { wall_us: self.began.elapsed().as_micros() as u64, ..usage };
         seal(&self.recorder, exit, usage, error)?;
-        Ok(Closed { usage, changes, decided, limits: finished.limits })
+        Ok(Closed { usage, changes, decided, limits: finished.limits, refused })
     }
 
     /// Ends it because of an error, which comes back; one of the trace's own comes before all others.
@@ -185,6 +275,7 @@ impl Standing {
         asked: Changes,
         by: Option<&str>,
         decide: Decide<'_>,
+        policy: Option<&Policy>,
         changes: &[FileChange],
     ) -> Result<Option<ChangesDecided>, EngineError> {
         if changes.is_empty() {
@@ -200,11 +291,34 @@ impl Standing {
             Changes::Discard => (false, by.unwrap_or("spec")),
             Changes::Ask => (decide(changes), "person"),
         };
-        let committed = if keep { self.sandbox.commit()? } else { Committed::default() };
-        let decided = decided(keep, by, changes, committed.skipped);
+        let workdir = self.shown_at.clone();
+        let refuses = |change: &FileChange| refused(policy?, &workdir, change);
+        let (withheld, committed) = match keep {
+            true => (self.sandbox.withhold(&refuses)?, self.sandbox.commit()?),
+            false => Default::default(),
+        };
+        let skipped = committed.skipped.into_iter().chain(withheld).collect();
+        let decided = decided(keep, by, changes, skipped);
         self.recorder.append(None, &Body::ChangesDecided(decided.clone()))?;
         Ok(Some(decided))
     }
+}
+
+/// What a policy has against a change, if it has rules about files at all. Nobody is asked here: what is left to a
+/// person is not kept.
+pub(crate) fn refused(policy: &Policy, workdir: &Path, change: &FileChange) -> Option<String> {
+    let written = match change.op {
+        ChangeOp::Deleted => Access::Delete,
+        _ => Access::Write,
+    };
+    let former = change.from.iter().map(|from| (from, Access::Delete));
+    [(&change.path, written)].into_iter().chain(former).find_map(|(path, access)| {
+        let path = workdir.join(path.as_path());
+        let path = path.to_string_lossy();
+        let action = Action::File(cofferdam_policy::File { path: &path, access });
+        let decision = policy.speaks_of(&action).then(|| policy.decide(&action))?;
+        (!decision.is_allowed()).then(|| decision.to_string())
+    })
 }
 
 pub(crate) fn decided(

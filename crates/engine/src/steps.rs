@@ -1,32 +1,45 @@
-//! Joins the endpoint for steps to the door by which the inside reaches the proxy: what is asked of the proxy
-//! itself is told to `intercept`. Without a policy there are no doors, so there is no endpoint.
+//! Joins the endpoints for steps and for the browser to the door by which the inside reaches the proxy: what is
+//! asked of the proxy itself is told to `intercept`. Without a policy there are doors only where one of them is
+//! wanted.
 
-use cofferdam_egress::{Held, Own, OwnAnswer, OwnNext, OwnRequest};
-use cofferdam_intercept::steps::{self, Next, Request, Response, Steps};
-use cofferdam_model::NotRecorded;
+use crate::browser::Browser;
+use cofferdam_egress::{Held, Own, OwnNext, Talk};
+use cofferdam_intercept::browser::Mediator;
+use cofferdam_intercept::steps::{self, Next, Steps};
+use cofferdam_model::{NotRecorded, OwnAnswer, OwnRequest};
 use cofferdam_policy::Policy;
 use std::net::SocketAddr;
 use std::sync::{Arc, PoisonError, RwLock};
 
 /// The policy that is in force, for those who must not know who holds it.
 #[derive(Clone)]
-pub(crate) struct InForce(Arc<RwLock<Arc<Policy>>>);
+pub(crate) struct InForce(Arc<RwLock<(Arc<Policy>, bool)>>);
 
 impl InForce {
-    pub(crate) fn new(policy: Arc<Policy>) -> Self {
-        Self(Arc::new(RwLock::new(policy)))
+    /// `is_named` is whether somebody named it: one that is only there because nothing may leave says nothing of
+    /// what happens inside.
+    pub(crate) fn new(policy: Arc<Policy>, is_named: bool) -> Self {
+        Self(Arc::new(RwLock::new((policy, is_named))))
     }
 
     pub(crate) fn get(&self) -> Arc<Policy> {
-        self.0.read().unwrap_or_else(PoisonError::into_inner).clone()
+        self.0.read().unwrap_or_else(PoisonError::into_inner).0.clone()
+    }
+
+    pub(crate) fn named(&self) -> Option<Arc<Policy>> {
+        let (policy, is_named) = &*self.0.read().unwrap_or_else(PoisonError::into_inner);
+        is_named.then(|| policy.clone())
     }
 
     pub(crate) fn set(&self, policy: Arc<Policy>) {
-        *self.0.write().unwrap_or_else(PoisonError::into_inner) = policy;
+        *self.0.write().unwrap_or_else(PoisonError::into_inner) = (policy, true);
     }
 }
 
-pub(crate) struct Endpoint(pub(crate) Arc<Steps>);
+pub(crate) struct Endpoint {
+    pub(crate) steps: Arc<Steps>,
+    pub(crate) browser: Option<Browser>,
+}
 
 impl Own for Endpoint {
     fn longest(&self) -> usize {
@@ -34,10 +47,11 @@ impl Own for Endpoint {
     }
 
     fn take(&self, request: &OwnRequest<'_>) -> Result<OwnNext, NotRecorded> {
-        let OwnRequest { method, path, content_type, content_encoding, body } = *request;
-        let next = self.0.take(&Request { method, path, content_type, content_encoding, body })?;
-        Ok(match next {
-            Next::Answer(response) => OwnNext::Answer(told(response)),
+        if let Some(browser) = self.browser.as_ref().filter(|_| Mediator::is_own(request.path)) {
+            return Ok(browser.take(request));
+        }
+        Ok(match self.steps.take(request)? {
+            Next::Answer(response) => OwnNext::Answer(response),
             Next::Hold(step) => {
                 let held = Held {
                     id: 0,
@@ -46,22 +60,28 @@ impl Own for Endpoint {
                     method: "step".into(),
                     url: format!("{} {}", step.name, step.input),
                     program: None,
+                    credentials: vec![],
                     since: 0,
                     until: 0,
                 };
-                let (steps, event) = (self.0.clone(), step.event);
-                let then = Box::new(move |answer, by: &str, waited| {
-                    steps.answered(&step, answer, by, waited).map(told)
-                });
+                let (steps, event) = (self.steps.clone(), step.event);
+                let then =
+                    Box::new(move |answer, by: &str, waited| steps.answered(&step, answer, by, waited));
                 OwnNext::Ask { held, event, then }
             }
         })
     }
-}
 
-fn told(response: Response) -> OwnAnswer {
-    let Response { status, content_type, body } = response;
-    OwnAnswer { status, content_type, body }
+    fn talk(&self, request: &OwnRequest<'_>) -> Talk {
+        match &self.browser {
+            Some(browser) if Mediator::is_own(request.path) => browser.talk(request),
+            _ => {
+                let words =
+                    serde_json::json!({ "error": { "message": "cofferdam: there is no browser here" } });
+                Talk::Refuse(OwnAnswer::json(404, &words))
+            }
+        }
+    }
 }
 
 /// Where programs inside find it: ours by its own name, exporters of OpenTelemetry by theirs.

@@ -4,7 +4,10 @@ use crate::error::EngineError;
 use cofferdam_model::{Isolation, SessionSpec, Tier};
 use cofferdam_runtime::{Backend, Probe};
 use cofferdam_runtime_process::{CAN_BE_LEFT_OUT, ProcessBackend};
+use cofferdam_runtime_vm::VmBackend;
+use cofferdam_store::Home;
 use serde::Serialize;
+use std::path::{Path, PathBuf};
 
 /// A tier as `doctor` tells of it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -21,31 +24,38 @@ impl From<Probe> for TierFact {
     }
 }
 
-/// Every tier, with whether it works here.
-pub fn tiers() -> Vec<TierFact> {
+/// Every tier, with whether it works here. What is booted for that is kept in the state directory `home`.
+pub fn tiers(home: &Path) -> Vec<TierFact> {
     let missing = |tier: Tier| TierFact {
         tier,
         works: false,
         detail: "not in this build".into(),
         fix: Some("use the process tier".into()),
     };
-    Tier::ALL
-        .into_iter()
-        .map(
-            |tier| {
-                if tier == Tier::Process { ProcessBackend::default().probe().into() } else { missing(tier) }
-            },
-        )
-        .collect()
+    let one = |tier: Tier| match tier {
+        Tier::Process => ProcessBackend::default().probe().into(),
+        Tier::Microvm => machines(home).probe().into(),
+        other => missing(other),
+    };
+    Tier::ALL.into_iter().map(one).collect()
 }
 
-/// The backend for a spec, or why there is none.
-pub(crate) fn choose(spec: &SessionSpec) -> Result<Box<dyn Backend>, EngineError> {
+/// The microVM tier, with its templates in the state directory.
+pub(crate) fn machines(home: &Path) -> VmBackend {
+    let program = std::env::current_exe().unwrap_or_else(|_| PathBuf::from("/proc/self/exe"));
+    VmBackend { dir: home.join("vm"), program, without: Vec::new() }
+}
+
+/// The backend for a spec, or why there is none. Machines are taken of themselves where the processor runs them; one
+/// that a program has to emulate only where it is asked for, or nothing else is enough.
+pub(crate) fn choose(home: &Home, spec: &SessionSpec) -> Result<Box<dyn Backend>, EngineError> {
+    let demanded = spec.floor.is_some_and(|floor| !Tier::Process.meets(floor));
     let tier = match spec.isolation {
+        Isolation::Auto if demanded || machines(home.path()).is_quick() => Tier::Microvm,
         Isolation::Auto => Tier::Process,
         Isolation::Tier(tier) => tier,
     };
-    let backend = backend(tier, &[])?;
+    let backend = backend(home.path(), tier, &[])?;
     match spec.floor {
         Some(floor) if !tier.meets(floor) => Err(EngineError::Floor { floor, have: tier }),
         _ => Ok(backend),
@@ -53,17 +63,18 @@ pub(crate) fn choose(spec: &SessionSpec) -> Result<Box<dyn Backend>, EngineError
 }
 
 /// The backend of a tier. What is left out weakens it on purpose, for the controls of the escape checks.
-pub(crate) fn backend(tier: Tier, without: &[String]) -> Result<Box<dyn Backend>, EngineError> {
-    if tier != Tier::Process {
-        return Err(EngineError::NoTier { tier });
-    }
+pub(crate) fn backend(home: &Path, tier: Tier, without: &[String]) -> Result<Box<dyn Backend>, EngineError> {
     if let Some(name) = without.iter().find(|name| !CAN_BE_LEFT_OUT.contains(&name.as_str())) {
         return Err(EngineError::NoControl { name: name.clone(), known: CAN_BE_LEFT_OUT.join(", ") });
     }
     let without =
         without.iter().flat_map(|name| [name.as_str()].into_iter().chain(follows(name).iter().copied()));
     let without = without.map(str::to_owned).collect();
-    Ok(Box::new(ProcessBackend { without, ..ProcessBackend::default() }))
+    match tier {
+        Tier::Process => Ok(Box::new(ProcessBackend { without, ..ProcessBackend::default() })),
+        Tier::Microvm => Ok(Box::new(VmBackend { without, ..machines(home) })),
+        _ => Err(EngineError::NoTier { tier }),
+    }
 }
 
 /// What cannot hold without a control either: the host's interfaces are in the host's network, and the kernel takes
@@ -83,10 +94,19 @@ mod tests {
 
     #[test]
     fn a_floor_that_is_not_met_is_refused() {
-        let spec = SessionSpec { floor: Some(Tier::Microvm), ..Default::default() };
-        assert!(matches!(choose(&spec), Err(EngineError::Floor { floor: Tier::Microvm, .. })));
-        let spec = SessionSpec { isolation: Isolation::Tier(Tier::Gvisor), ..Default::default() };
-        assert!(choose(&spec).is_err_and(|error| error.is_refusal()));
-        assert!(choose(&SessionSpec::default()).is_ok());
+        let dir = tempfile::tempdir().unwrap();
+        let home = Home::open(dir.path()).unwrap();
+        let asked = |isolation, floor| {
+            let spec = SessionSpec { floor, isolation, ..Default::default() };
+            choose(&home, &spec).map(|backend| backend.tier())
+        };
+        let process = Isolation::Tier(Tier::Process);
+        assert!(matches!(
+            asked(process, Some(Tier::Microvm)),
+            Err(EngineError::Floor { floor: Tier::Microvm, .. })
+        ));
+        assert!(asked(Isolation::Tier(Tier::Gvisor), None).is_err_and(|error| error.is_refusal()));
+        assert!(matches!(asked(Isolation::Auto, Some(Tier::Microvm)), Ok(Tier::Microvm)));
+        assert!(asked(Isolation::Auto, None).is_ok());
     }
 }

@@ -3,7 +3,7 @@
 use super::{Lines, Question, Reply, Waiting, address, lines, open_dir};
 use crate::Engine;
 use crate::error::EngineError;
-use cofferdam_model::SessionId;
+use cofferdam_model::{Cap, SessionId};
 use std::io;
 use std::os::fd::BorrowedFd;
 use std::os::unix::net::UnixStream;
@@ -54,7 +54,7 @@ impl Engine {
     /// Puts another policy in force; says how many exchanges were cut by it.
     pub fn set_policy(&self, session: &SessionId, path: PathBuf) -> Result<u64, EngineError> {
         // Read here too, so that a mistake is told with its line before anything is asked.
-        crate::policy::rules(&path)?;
+        crate::policy::rules(&path, None)?;
         let path = path.canonicalize().map_err(|source| EngineError::Unreadable { path, source })?;
         self.command(session, &Question::SetPolicy { path })
     }
@@ -65,6 +65,11 @@ impl Engine {
 
     pub fn rotate_live(&self, session: &SessionId, secret: &str) -> Result<u64, EngineError> {
         self.command(session, &Question::Rotate { secret: secret.to_owned() })
+    }
+
+    /// Bounds what a session may still use, from now on.
+    pub fn cap_live(&self, session: &SessionId, cap: Cap) -> Result<(), EngineError> {
+        self.command(session, &Question::Cap(cap)).map(drop)
     }
 
     /// Lets nothing out of a session, or lets it out again.

@@ -13,7 +13,7 @@ pub(crate) use serve::{Answers, Asked, Control, Desk};
 use crate::error::EngineError;
 use cofferdam_egress::Held;
 use cofferdam_model::{
-    BoxUser, Bytes, Changes, ChangesDecided, ExecTx, Exit, PoolInfo, Provenance, SessionId, SessionInfo,
+    BoxUser, Bytes, Cap, Changes, ChangesDecided, ExecTx, Exit, PoolInfo, Provenance, SessionId, SessionInfo,
     SessionSpec, Settled, Span, Usage,
 };
 use serde::{Deserialize, Serialize};
@@ -47,6 +47,8 @@ pub(crate) enum Question {
     Egress {
         open: bool,
     },
+    /// Bounds what it may still use.
+    Cap(Cap),
     Show,
     /// With the command's input, if it has any, output and errors as descriptors.
     Exec(Box<ExecAsked>),
@@ -59,6 +61,19 @@ pub(crate) enum Question {
         rows: u16,
         columns: u16,
     },
+    /// Make the descriptor that comes along a file inside.
+    Put {
+        path: PathBuf,
+        user: Option<String>,
+    },
+    /// Write a file of the inside to the descriptor that comes along.
+    Get {
+        path: PathBuf,
+    },
+    MakeDir {
+        path: PathBuf,
+        user: Option<String>,
+    },
     Pause,
     Resume,
     Extend {
@@ -67,6 +82,13 @@ pub(crate) enum Question {
     /// Name the files as they are now.
     Snapshot {
         name: String,
+        /// End whatever runs first.
+        #[serde(default)]
+        force: bool,
+    },
+    /// So long it may still be; nothing: as long as the operator allows.
+    SetTime {
+        left: Option<Span>,
     },
     /// Go back to the files of a snapshot.
     Restore {
@@ -81,10 +103,23 @@ pub(crate) enum Question {
     Forget {
         name: String,
     },
+    /// Of the supervisor: write the files of a session or a snapshot to the descriptor that comes along.
+    Archive {
+        session: Option<SessionId>,
+        snapshot: Option<String>,
+    },
+    /// Of the supervisor: make a snapshot from the descriptor that comes along.
+    Unarchive {
+        name: String,
+    },
     /// Of the supervisor: what is prepared.
     Pool,
     SetPool {
         size: usize,
+    },
+    /// Another registry of tools.
+    SetTools {
+        path: PathBuf,
     },
     /// Open a transaction.
     Begin,
@@ -203,6 +238,9 @@ pub struct Waiting {
     pub url: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub program: Option<String>,
+    /// What would be spent on it, as far as its head tells.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub credentials: Vec<String>,
     /// Seconds since the Unix epoch.
     pub since: u64,
     pub until: u64,
@@ -210,8 +248,8 @@ pub struct Waiting {
 
 impl From<Held> for Waiting {
     fn from(held: Held) -> Self {
-        let Held { id, rule, reason, method, url, program, since, until } = held;
-        Self { id, rule, reason, method, url, program, since, until }
+        let Held { id, rule, reason, method, url, program, credentials, since, until } = held;
+        Self { id, rule, reason, method, url, program, credentials, since, until }
     }
 }
 

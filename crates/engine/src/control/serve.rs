@@ -3,11 +3,12 @@
 use super::{LONGEST, Lines, Question, Reply, Waiting, address, open_dir, send};
 use crate::error::EngineError;
 use crate::live::Mailbox;
+use crate::tools::Derived;
 use crate::{Engine, nobody, policy};
 use cofferdam_egress::Handle;
 use cofferdam_model::SessionId;
 use cofferdam_store::Home;
-use cofferdam_vault::Plain;
+use cofferdam_vault::Bound;
 use rustix::event::{PollFd, PollFlags};
 use std::io::{self, PipeWriter};
 use std::os::fd::{AsFd, OwnedFd};
@@ -163,6 +164,8 @@ pub(crate) struct Desk {
     pub(crate) session: SessionId,
     /// Nothing where nothing leaves.
     pub(crate) handle: Option<Arc<Handle>>,
+    /// What tools may reach: no policy lets more out.
+    pub(crate) derived: Derived,
     /// Whoever holds a session that stays.
     pub(crate) mail: Option<Mailbox>,
 }
@@ -177,14 +180,16 @@ impl Answers for Desk {
                 false => told(handle.approvals().deny(id, by).map(|()| 0)),
             }),
             Question::SetPolicy { path } => {
-                let rules = policy::rules(&path).map_err(|error| error.to_string());
+                let rules =
+                    policy::rules(&path, self.derived.get().as_deref()).map_err(|error| error.to_string());
                 self.handle().and_then(|handle| told(handle.replace_policy(rules?, by)))
             }
             Question::Revoke { secret } => self.handle().and_then(|handle| told(handle.revoke(&secret, by))),
             Question::Rotate { secret } => self.handle().and_then(|handle| {
                 let value = self.value_of(&secret).map_err(|error| error.to_string());
-                told(handle.rotate(&secret, value?, by))
+                told(handle.rotate(value?, by))
             }),
+            Question::Cap(cap) => self.handle().and_then(|handle| told(handle.cap(cap, by).map(|()| 0))),
             Question::Egress { open: false } => self.handle().and_then(|handle| told(handle.pause(by))),
             Question::Egress { open: true } => {
                 self.handle().and_then(|handle| told(handle.resume(by).map(|()| 0)))
@@ -212,10 +217,10 @@ impl Desk {
     }
 
     /// As the vault has it now. Nobody can be asked for a passphrase here.
-    fn value_of(&self, secret: &str) -> Result<Plain, EngineError> {
+    fn value_of(&self, secret: &str) -> Result<Bound, EngineError> {
         let engine = Engine { home: self.home.clone() };
         let bound = engine.secrets(&nobody)?.bind(&[secret.to_owned()], &self.session)?;
-        let found = bound.into_iter().next().map(|bound| bound.plain);
+        let found = bound.into_iter().next();
         found.ok_or_else(|| EngineError::Declined(format!("the vault has no secret `{secret}`")))
     }
 }

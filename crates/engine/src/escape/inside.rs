@@ -99,7 +99,7 @@ fn spec(stage: &Stage, setting: Setting, work: &Path, checks: &[&Check]) -> Resu
 /// What the command said on its output.
 fn run(stage: &Stage, tier: Tier, without: &[String], spec: SessionSpec) -> Result<Vec<u8>, EngineError> {
     let failed = |source: io::Error| EngineError::Io { doing: "listen to the attempts", source };
-    let backend = tiers::backend(tier, without)?;
+    let backend = tiers::backend(stage.engine.home.path(), tier, without)?;
     let (mut out, stdout) = io::pipe().map_err(failed)?;
     let stderr = std::fs::File::options().write(true).open("/dev/null").map_err(failed)?;
     let reader = std::thread::Builder::new().name("attempts".into()).spawn(move || {

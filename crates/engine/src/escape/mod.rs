@@ -10,12 +10,14 @@ mod controls;
 mod facts;
 mod inside;
 mod keeper;
+mod kept;
 mod probe;
 mod stage;
 mod table;
 
 pub use check::{Check, Finding};
 pub use keeper::Held;
+pub(crate) use kept::kept;
 pub use probe::{Surroundings, all as probe_all, one as probe_one};
 
 use crate::error::EngineError;
@@ -74,14 +76,17 @@ pub fn score(options: &Options) -> Result<Score, EngineError> {
     let chosen: Vec<&Check> = checks()
         .filter(|check| options.only.is_empty() || options.only.iter().any(|id| id == check.id))
         .collect();
-    let facts = tiers::tiers();
+    let stage = Stage::set()?;
+    let facts = tiers::tiers(stage.engine.home.path());
     let works = |tier: &Tier| facts.iter().any(|fact| fact.tier == *tier && fact.works);
+    // One that has to be emulated is slow: it is tried where it is named.
+    let is_slow =
+        |tier: &Tier| *tier == Tier::Microvm && !tiers::machines(stage.engine.home.path()).is_quick();
     let tiers: Vec<Tier> = match options.tier {
         Some(tier) if works(&tier) => vec![tier],
         Some(tier) => return Err(EngineError::NoTier { tier }),
-        None => Tier::ALL.into_iter().filter(works).collect(),
+        None => Tier::ALL.into_iter().filter(|tier| works(tier) && !is_slow(tier)).collect(),
     };
-    let stage = Stage::set()?;
     let mut scores = Vec::new();
     for tier in tiers {
         let found = inside::attempt(&stage, tier, &options.without, &chosen)?;

@@ -21,12 +21,12 @@ pub(super) struct Detail {
 /// Where traces lie, and what they are judged by.
 pub(super) struct Lookup<'a> {
     /// From a baseline's name to its file, and from a new trace's.
-    pub(super) base: &'a dyn Fn(&str) -> PathBuf,
-    pub(super) new: &'a dyn Fn(&str) -> PathBuf,
+    pub(super) base: &'a (dyn Fn(&str) -> PathBuf + Sync),
+    pub(super) new: &'a (dyn Fn(&str) -> PathBuf + Sync),
     pub(super) keys: &'a Keyring,
     pub(super) rules: Option<&'a Rules>,
     pub(super) thresholds: &'a Thresholds,
-    pub(super) expect: &'a dyn Fn(&str) -> Expect,
+    pub(super) expect: &'a (dyn Fn(&str) -> Expect + Sync),
 }
 
 impl Lookup<'_> {

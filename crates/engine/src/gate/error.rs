@@ -14,8 +14,14 @@ pub enum GateError {
     Shard { index: u32, of: u32 },
     #[error("--shard {index}/{of} has no sessions: the suite has only {sessions}")]
     EmptyShard { index: u32, of: u32, sessions: usize },
-    #[error("the baseline {0} is not a directory: record one with `cofferdam record`")]
+    #[error(
+        "--baseline {0}: neither a directory nor a commit of the suite's repository: record one with `cofferdam record`, or name a branch, tag or commit"
+    )]
     NoBaselineDir(PathBuf),
+    #[error("--baseline {at}: that commit has no baseline in `{dir}`: name one that has, or record one")]
+    NotInCommit { at: String, dir: String },
+    #[error("--baseline {at}: git cannot give it: {why}")]
+    Git { at: String, why: String },
     #[error("cannot write {path}: {source}")]
     Write { path: PathBuf, source: io::Error },
     #[error("cannot read {path}: {source}")]
@@ -36,6 +42,10 @@ pub enum GateError {
     Merge(#[from] MergeError),
     #[error("{path}: neither a trace of ours nor a format that is known: {problem}")]
     Foreign { path: PathBuf, problem: String },
+    #[error("{name} cannot be taken as a run: {why}")]
+    Unusable { name: String, why: String },
+    #[error("{path} holds {count} runs: name a file with one")]
+    Several { path: PathBuf, count: usize },
     #[error("there is nothing in {0} to compare: it holds no traces")]
     NoTraces(PathBuf),
     #[error("{0} is a directory and the other is not: compare two files or two directories")]

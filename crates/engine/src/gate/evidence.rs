@@ -10,6 +10,7 @@
 //! ```
 
 use super::keys::{Keys, trusted};
+use super::panel::ASKED;
 use super::written::{APPROVAL, ARTIFACT, RESULT, SUMMARY, TRACES};
 use super::{GateError, GateResult};
 use crate::{Engine, EngineError};
@@ -89,10 +90,12 @@ pub(super) fn write(
         return Ok(());
     };
     let mut sources = results(out);
+    sources.extend(asked(out, result));
     sources.extend(traces);
     let inputs =
         inputs.iter().map(|(name, path)| Source { name: name.clone(), from: From::File(path.clone()) });
     sources.extend(inputs);
+    sources.extend(escape(keys));
     sources.extend(DESIGN.iter().map(|(name, text)| Source { name: (*name).into(), from: From::Text(text) }));
     packed(out, sources, result, keys)
 }
@@ -107,6 +110,56 @@ fn traces(out: &Path, result: &GateResult) -> Option<Vec<Source>> {
         (is_plain && !file.contains('/')).then(|| Source { name: name.clone(), from: From::File(path) })
     };
     named.map(|reference| source(&reference.name)).collect()
+}
+
+/// What scorers and the judge said, as far as it is what the result names.
+fn asked(out: &Path, result: &GateResult) -> Vec<Source> {
+    let named = result.sessions.iter().filter_map(|session| session.asked.as_ref());
+    let source = |name: &String| {
+        let file = name.strip_prefix(ASKED)?.strip_prefix('/').filter(|file| !file.contains('/'))?;
+        let path = out.join(ASKED).join(file);
+        let is_plain = fs::symlink_metadata(&path).is_ok_and(|found| found.is_file());
+        is_plain.then(|| Source { name: format!("result/{name}"), from: From::File(path) })
+    };
+    named.filter_map(|material| source(&material.name)).collect()
+}
+
+/// What became of attempts to get out, if they were made on this machine with this version.
+fn escape(keys: &Keys) -> Option<Source> {
+    let path = keys.escape.clone()?;
+    Some(Source { name: "design/escape.json".into(), from: From::File(path) })
+}
+
+/// What the bundles of shards hold of the suite, the policy and the baselines; each bundle is believed if its signer is.
+pub(super) fn carried(
+    engine: &Engine,
+    dirs: &[PathBuf],
+    keys: &Keys,
+) -> Result<(tempfile::TempDir, Vec<(String, PathBuf)>), EngineError> {
+    let mut believed = trusted(engine, &[])?;
+    believed.push(keys.signer.public());
+    let failed = |source| GateError::Write { path: std::env::temp_dir(), source };
+    let room = tempfile::tempdir().map_err(failed)?;
+    let mut found: Vec<(String, PathBuf)> = Vec::new();
+    for path in dirs.iter().map(|dir| dir.join(EVIDENCE)).filter(|path| path.is_file()) {
+        let file = File::open(&path).map_err(|source| GateError::Read { path: path.clone(), source })?;
+        let visited = read(
+            BufReader::new(file),
+            |text| Ok(read_list(text, &believed)?.0),
+            |name, from| {
+                let wanted = name.starts_with("inputs/") || name.starts_with("baseline/");
+                if !wanted || found.iter().any(|(known, _)| known == name) {
+                    return Ok(());
+                }
+                let copy = room.path().join(found.len().to_string());
+                io::copy(from, &mut File::create(&copy)?)?;
+                found.push((name.to_owned(), copy));
+                Ok(())
+            },
+        );
+        visited.map_err(|source| GateError::Evidence { path: path.clone(), source })?;
+    }
+    Ok((room, found))
 }
 
 fn results(out: &Path) -> Vec<Source> {
@@ -168,7 +221,8 @@ pub(super) fn renew(
         BufReader::new(file),
         |text| Ok(read_list(text, &believed)?.0),
         |name, from| {
-            if name.starts_with("result/") {
+            let kept = name.strip_prefix("result/").is_none_or(|rest| rest.starts_with(ASKED));
+            if !kept {
                 return Ok(());
             }
             number += 1;

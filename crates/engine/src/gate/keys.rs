@@ -12,6 +12,8 @@ pub const VARIABLE: &str = "COFFERDAM_GATE_KEY";
 pub struct Keys {
     pub(crate) signer: Signer,
     pub(crate) nonces: Nonces,
+    /// The escape score of this machine, where it was taken with this version and on this kernel.
+    pub(crate) escape: Option<PathBuf>,
 }
 
 impl Keys {
@@ -29,7 +31,7 @@ impl Keys {
             (None, Ok(text)) if !text.is_empty() => read(VARIABLE.into(), &Zeroizing::new(text))?,
             _ => Signer::Ed25519(engine.home.signing_key()?),
         };
-        Ok(Self { signer, nonces })
+        Ok(Self { signer, nonces, escape: crate::escape::kept(engine) })
     }
 }
 

@@ -16,24 +16,28 @@ mod approve;
 mod attempt;
 mod baseline;
 mod detail;
+mod difference;
+mod each;
 mod error;
 mod evidence;
 mod judge;
 mod keys;
 mod pairs;
+mod panel;
 mod plan;
 mod pool;
 mod record;
+mod recorded;
 mod reports;
 mod resume;
 mod session;
 mod side;
-mod summary;
 mod version;
 mod written;
 
 pub use approve::{Approved, Checked};
 pub use baseline::EXTENSION;
+pub use difference::Difference;
 pub use error::GateError;
 pub use evidence::{EvidenceChecked, is_evidence};
 pub use keys::{Keys, VARIABLE as KEY_VARIABLE};
@@ -44,6 +48,7 @@ pub use record::{Recorded, Recording};
 use crate::suite::{Expect, Suite};
 use crate::{Engine, EngineError, Stop};
 pub use cofferdam_compare::Outcome as Verdict;
+pub use cofferdam_compare::delta::{Change, Edit, Hunk, What};
 pub use cofferdam_gate::{Approval, Counts, GateResult, RunInfo, SessionVerdict, Shard, Thresholds};
 use cofferdam_gate::{Decision, VERSION, decide};
 use detail::Lookup;
@@ -120,7 +125,7 @@ impl Engine {
             &options.out,
             &result,
             &Lookup {
-                base: &|name| suite.dir().join(name),
+                base: &|name| plan.baseline.file(suite, name),
                 new: &|name| plan.out.join(name),
                 keys: &believed,
                 rules: plan.policy.as_ref(),
@@ -129,7 +134,7 @@ impl Engine {
             },
         )?;
         written::write(&options.out, &result, &keys)?;
-        evidence::write(&options.out, &result, &inputs(suite, &result), &keys)?;
+        evidence::write(&options.out, &result, &inputs(&plan, &result), &keys)?;
         resume::forget(&options.out);
         Ok(Gated::Decided(Box::new(result)))
     }
@@ -160,12 +165,18 @@ impl Engine {
         let order: Vec<String> = order.into_iter().map(|(_, id)| id).collect();
         let result = cofferdam_gate::merge(shards, &order).map_err(GateError::from)?;
         written::gather(dirs, out)?;
-        // Nobody names the suite here: baselines are looked for from the current directory.
+        // Nobody names the suite here: what it was is in the evidence of the shards.
+        let (_room, inputs) = evidence::carried(self, dirs, &keys)?;
+        let base = |name: &str| {
+            let held = evidence::input("baseline", name.rsplit('/').next().unwrap_or(name));
+            let found = inputs.iter().find(|(known, _)| *known == held);
+            found.map_or_else(|| PathBuf::from(name), |(_, path)| path.clone())
+        };
         reports::write(
             out,
             &result,
             &Lookup {
-                base: &|name| PathBuf::from(name),
+                base: &base,
                 new: &|name| out.join(name),
                 keys: &self.home.trusted_keys()?,
                 rules: None,
@@ -174,21 +185,27 @@ impl Engine {
             },
         )?;
         written::write(out, &result, &keys)?;
-        evidence::write(out, &result, &[], &keys)?;
+        evidence::write(out, &result, &inputs, &keys)?;
         Ok(result)
     }
 }
 
 /// What a result was made of, under the names that the evidence has for them.
-fn inputs(suite: &Suite, result: &GateResult) -> Vec<(String, PathBuf)> {
+fn inputs(plan: &Plan<'_>, result: &GateResult) -> Vec<(String, PathBuf)> {
+    let suite = plan.suite;
     let mut found = vec![(evidence::input("inputs/suite", &result.suite.name), suite.path.clone())];
     if let (Some(material), Some(path)) = (&result.policy, &suite.policy) {
         found.push((evidence::input("inputs/policy", &material.name), path.clone()));
     }
     let baselines = result.sessions.iter().flat_map(|session| &session.baselines);
     found.extend(baselines.map(|base| {
-        let name = base.name.strip_prefix("baseline/").unwrap_or(&base.name);
-        (evidence::input("baseline", name), suite.dir().join(&base.name))
+        let name = base.name.rsplit('/').next().unwrap_or(&base.name);
+        (evidence::input("baseline", name), plan.baseline.file(suite, &base.name))
+    }));
+    let scorers = suite.scorers.iter().flat_map(|scorer| scorer.files(suite.dir()));
+    found.extend(scorers.map(|path| {
+        let name = path.strip_prefix(suite.dir()).unwrap_or(&path).to_string_lossy().into_owned();
+        (evidence::input("inputs/scorers", &name), path)
     }));
     found.retain(|(_, path)| path.is_file());
     found

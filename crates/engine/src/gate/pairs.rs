@@ -1,7 +1,9 @@
 //! Comparing what is there already: two traces, or two directories of them, ours or someone else's. Nothing is run.
 
 use super::detail::Lookup;
+use super::each::each;
 use super::plan::Rules;
+use super::pool::lock;
 use super::side::{self, Side, Whose};
 use super::{GateError, GateResult, Keys, RunInfo, SessionVerdict, judge, reports, written};
 use crate::suite::Expect;
@@ -11,6 +13,7 @@ use cofferdam_gate::{Agent, Attempt, Decision, Input, Material, Thresholds, VERS
 use cofferdam_seal::{Keyring, PublicKey, digest};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
+use std::sync::Mutex;
 
 /// How two records are compared.
 #[derive(Debug, Clone)]
@@ -26,7 +29,22 @@ pub struct Comparing {
     pub by: String,
 }
 
-type Sides = BTreeMap<String, Vec<Result<Side, Reason>>>;
+/// A record of one side: ours is read when its turn comes, so that not all of them are held at once.
+enum Record {
+    Ours { path: PathBuf, name: String },
+    Read(Box<Side>),
+}
+
+type Records = BTreeMap<String, Vec<Record>>;
+
+impl Record {
+    fn side(self, keys: &Keyring, whose: Whose) -> Result<Side, Reason> {
+        match self {
+            Self::Ours { path, name } => side::read(&path, &name, keys, whose),
+            Self::Read(side) => Ok(*side),
+        }
+    }
+}
 
 impl Engine {
     pub fn compare(&self, asked: &Comparing) -> Result<GateResult, EngineError> {
@@ -38,8 +56,7 @@ impl Engine {
         let named = |path: &Path| path.file_name().unwrap_or_default().to_string_lossy().into_owned();
         let rules = asked.policy.as_deref().map(|path| Rules::read(path, named(path))).transpose()?;
         let keys = believed(self, &asked.keys)?;
-        let (mut bases, mut news) =
-            (sides(&asked.base, &keys, Whose::Baseline)?, sides(&asked.new, &keys, Whose::New)?);
+        let (mut bases, mut news) = (records(&asked.base)?, records(&asked.new)?);
         // Two files are one session, whatever they are called.
         if !many(&asked.base) && !many(&asked.new) {
             let name = "session".to_owned();
@@ -47,11 +64,20 @@ impl Engine {
             news = BTreeMap::from([(name, news.into_values().flatten().collect())]);
         }
         let ids: BTreeSet<String> = bases.keys().chain(news.keys()).cloned().collect();
-        let mut sessions = Vec::with_capacity(ids.len());
-        for id in ids {
-            let (base, new) = (bases.remove(&id).unwrap_or_default(), news.remove(&id).unwrap_or_default());
-            sessions.push(verdict(id, base, new, rules.as_ref(), asked));
-        }
+        let pairs: Vec<_> = ids
+            .into_iter()
+            .map(|id| {
+                let (base, new) =
+                    (bases.remove(&id).unwrap_or_default(), news.remove(&id).unwrap_or_default());
+                (id, Mutex::new((base, new)))
+            })
+            .collect();
+        let mut sessions = each(&pairs, |(id, records)| {
+            let (base, new) = std::mem::take(&mut *lock(records));
+            let base = base.into_iter().map(|one| one.side(&keys, Whose::Baseline)).collect();
+            let new = new.into_iter().map(|one| one.side(&keys, Whose::New)).collect();
+            verdict(id.clone(), base, new, rules.as_ref(), asked)
+        });
         let Decision { outcome, why, counts, rates } = decide(&mut sessions, &asked.thresholds);
         let name = asked.base.to_string_lossy().into_owned();
         let listed: String = sessions
@@ -99,7 +125,7 @@ impl Engine {
     }
 }
 
-fn believed(engine: &Engine, given: &[PathBuf]) -> Result<Keyring, EngineError> {
+pub(super) fn believed(engine: &Engine, given: &[PathBuf]) -> Result<Keyring, EngineError> {
     if given.is_empty() {
         return Ok(engine.home.trusted_keys()?);
     }
@@ -120,7 +146,7 @@ fn many(path: &Path) -> bool {
 }
 
 /// By the name of the session: `refund.2.tar.zst` is the second of `refund`.
-fn sides(path: &Path, keys: &Keyring, whose: Whose) -> Result<Sides, EngineError> {
+fn records(path: &Path) -> Result<Records, EngineError> {
     let mut files = Vec::new();
     if many(path) {
         let entries =
@@ -133,15 +159,15 @@ fn sides(path: &Path, keys: &Keyring, whose: Whose) -> Result<Sides, EngineError
     } else {
         files.push(path.to_owned());
     }
-    let mut found = Sides::new();
+    let mut found = Records::new();
     for file in files {
         let name = file.file_name().unwrap_or_default().to_string_lossy().into_owned();
-        for (at, side) in read(&file, &name, keys, whose)?.into_iter().enumerate() {
+        for (at, record) in read(&file, &name)?.into_iter().enumerate() {
             let id = match at {
                 0 => session_of(&name),
                 at => format!("{}-{}", session_of(&name), at + 1),
             };
-            found.entry(id).or_default().push(side);
+            found.entry(id).or_default().push(record);
         }
     }
     if found.is_empty() { Err(GateError::NoTraces(path.to_owned()).into()) } else { Ok(found) }
@@ -156,20 +182,25 @@ fn session_of(name: &str) -> String {
     }
 }
 
-fn read(
+/// All that a file holds, read at once.
+pub(super) fn sides(
     path: &Path,
     name: &str,
     keys: &Keyring,
     whose: Whose,
 ) -> Result<Vec<Result<Side, Reason>>, EngineError> {
+    Ok(read(path, name)?.into_iter().map(|record| record.side(keys, whose)).collect())
+}
+
+fn read(path: &Path, name: &str) -> Result<Vec<Record>, EngineError> {
     if path.is_dir() || name.ends_with(".tar.zst") || is_events(path) {
-        return Ok(vec![side::read(path, name, keys, whose)]);
+        return Ok(vec![Record::Ours { path: path.to_owned(), name: name.to_owned() }]);
     }
     let text =
         std::fs::read_to_string(path).map_err(|source| GateError::Read { path: path.to_owned(), source })?;
     let foreign = side::foreign(path, name, &text);
     let sides = foreign.map_err(|problem| GateError::Foreign { path: path.to_owned(), problem })?;
-    Ok(sides.into_iter().map(Ok).collect())
+    Ok(sides.into_iter().map(|side| Record::Read(Box::new(side))).collect())
 }
 
 /// Whether it is a bare file of our own events.
@@ -254,6 +285,8 @@ fn verdict(
         told,
         base: judge::mean(&runs),
         new,
+        scores: Vec::new(),
+        asked: None,
         reproduce: reproduce.to_vec(),
         id,
     }

@@ -1,5 +1,7 @@
 //! What is to be done: found out, and refused if it cannot be, before anything is run.
 
+use super::panel::Panel;
+use super::recorded::Recorded;
 use super::{GateError, Shard, version};
 use crate::suite::{Case, Suite};
 use crate::toml_file::nearest;
@@ -20,12 +22,14 @@ pub struct Options {
     pub out: PathBuf,
     /// At most so many sessions at once; by cores and memory if it is not said.
     pub at_once: Option<usize>,
-    /// Another directory of baselines than the suite's.
+    /// Another directory of baselines than the suite's, or the suite's as they were at a commit.
     pub baseline: Option<PathBuf>,
     pub shard: Option<Shard>,
     pub only: Vec<String>,
     /// So many times more is a session run that does not pass.
     pub retries: u32,
+    /// A directory with what the judge answered before: it is not asked again.
+    pub judged: Option<PathBuf>,
     /// A private key to sign with.
     pub key: Option<PathBuf>,
     /// The writer's name and version.
@@ -45,7 +49,8 @@ pub struct Plan<'a> {
     pub(crate) suite: &'a Suite,
     pub(crate) options: &'a Options,
     pub(crate) cases: Vec<&'a Case>,
-    pub(crate) baseline: PathBuf,
+    pub(crate) baseline: Recorded,
+    pub(crate) panel: Panel,
     /// Where everything of ours is written, as an absolute path.
     pub(crate) out: PathBuf,
     pub(crate) believed: Keyring,
@@ -60,25 +65,26 @@ impl<'a> Plan<'a> {
     pub(crate) fn new(engine: &Engine, suite: &'a Suite, options: &'a Options) -> Result<Self, EngineError> {
         let cases = cases(suite, &options.only, options.shard)?;
         let whole = |path: &Path| std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
-        let baseline = options.baseline.as_deref().map_or_else(|| suite.baseline.dir.clone(), whole);
+        let baseline = Recorded::find(suite, options.baseline.as_deref())?;
         let out = whole(&options.out);
-        if options.baseline.is_some() && !baseline.is_dir() {
-            return Err(GateError::NoBaselineDir(baseline).into());
-        }
+        let panel = Panel::new(engine, suite, options.judged.as_deref())?;
         let named =
             |path: &Path| path.strip_prefix(suite.dir()).unwrap_or(path).to_string_lossy().into_owned();
         let policy = suite.policy.as_deref().map(|path| Rules::read(path, named(path))).transpose()?;
         let agent = version::agent(suite);
-        let fingerprint = version::fingerprint(&suite.agent.workdir, &[&baseline, &out]);
+        let fingerprint = version::fingerprint(&suite.agent.workdir, &[baseline.dir(), &out]);
         let inputs = fingerprint.map(|files| {
             let policy = policy.as_ref().map(|policy| policy.material.digest);
-            let told =
-                format!("{} {files} {:?} {policy:?} {agent:?} {}", suite.digest, options.retries, options.by);
+            let judged = &options.judged;
+            let told = format!(
+                "{} {files} {:?} {policy:?} {agent:?} {} {judged:?}",
+                suite.digest, options.retries, options.by
+            );
             cofferdam_seal::digest(told.as_bytes())
         });
         let at_once = options.at_once.unwrap_or_else(|| at_once(suite)).clamp(1, cases.len());
         let believed = believed(engine, suite)?;
-        Ok(Self { suite, options, cases, baseline, out, believed, policy, agent, at_once, inputs })
+        Ok(Self { suite, options, cases, baseline, panel, out, believed, policy, agent, at_once, inputs })
     }
 }
 

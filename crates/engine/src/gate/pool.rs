@@ -87,7 +87,7 @@ pub(super) fn run(
 /// Of everything that a session's verdict rests on, its baselines among it.
 fn key(plan: &Plan<'_>, id: &str) -> Option<cofferdam_model::Digest> {
     let mut told = plan.inputs?.to_string();
-    for path in super::baseline::files(&plan.baseline, id) {
+    for path in super::baseline::files(plan.baseline.dir(), id) {
         told.push_str(&cofferdam_seal::digest(&std::fs::read(path).ok()?).to_string());
     }
     Some(cofferdam_seal::digest(told.as_bytes()))

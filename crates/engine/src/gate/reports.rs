@@ -1,8 +1,9 @@
 //! The reports of a result, a file for each reader.
 
 use super::detail::Lookup;
+use super::each::{at_once, each};
 use super::written::replace;
-use super::{GateError, GateResult, Verdict};
+use super::{GateError, GateResult, SessionVerdict, Verdict};
 use cofferdam_report::{Page, Session, junit, metrics, sarif};
 use std::io::{BufWriter, Write};
 use std::path::Path;
@@ -25,16 +26,19 @@ fn page(path: &Path, result: &GateResult, lookup: &Lookup<'_>) -> Result<(), Gat
     let mut page = Page::begin(BufWriter::new(file), result).map_err(failed)?;
     let mut sessions: Vec<_> = result.sessions.iter().collect();
     sessions.sort_by_key(|session| std::cmp::Reverse(session.outcome));
-    for verdict in sessions {
-        let wanted = verdict.outcome != Verdict::Pass || verdict.is_flaky();
-        let detail = if wanted { lookup.find(verdict) } else { None };
-        let session = Session {
-            verdict,
-            comparison: detail.as_ref().map(|detail| &detail.comparison),
-            base: detail.as_ref().and_then(|detail| detail.base.as_ref()),
-            new: detail.as_ref().map(|detail| &detail.new),
-        };
-        page.session(&session).map_err(failed)?;
+    let wanted = |verdict: &SessionVerdict| verdict.outcome != Verdict::Pass || verdict.is_flaky();
+    // A few at a time: as many as there are would be as much memory as the suite is long.
+    for some in sessions.chunks(4 * at_once()) {
+        let details = each(some, |verdict| if wanted(verdict) { lookup.find(verdict) } else { None });
+        for (verdict, detail) in some.iter().zip(details) {
+            let session = Session {
+                verdict,
+                comparison: detail.as_ref().map(|detail| &detail.comparison),
+                base: detail.as_ref().and_then(|detail| detail.base.as_ref()),
+                new: detail.as_ref().map(|detail| &detail.new),
+            };
+            page.session(&session).map_err(failed)?;
+        }
     }
     let mut written = page.end(result).map_err(failed)?;
     written.flush().map_err(failed)?;

@@ -8,7 +8,7 @@ use super::{EXTENSION, Note, SessionVerdict, Watch, baseline, judge};
 use crate::suite::Case;
 use crate::{Engine, EngineError, Stop};
 use cofferdam_compare::{Outcome, Reason};
-use cofferdam_gate::{Attempt, Measures};
+use cofferdam_gate::{Attempt, Material, Measures, Scored};
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
@@ -18,6 +18,8 @@ struct Tried {
     score: f64,
     reasons: Vec<Reason>,
     measures: Option<Measures>,
+    scores: Vec<Scored>,
+    asked: Option<Material>,
 }
 
 /// Nothing where it was stopped on the way.
@@ -51,8 +53,8 @@ pub(super) fn run(
 
 fn baselines(plan: &Plan<'_>, case: &Case) -> baseline::Found {
     let mut found = baseline::Found::default();
-    for path in baseline::files(&plan.baseline, &case.id) {
-        let name = path.strip_prefix(plan.suite.dir()).unwrap_or(&path).to_string_lossy().into_owned();
+    for path in baseline::files(plan.baseline.dir(), &case.id) {
+        let name = plan.baseline.name(plan.suite, &path);
         match side::read(&path, &name, &plan.believed, Whose::Baseline) {
             Ok(side) => {
                 found.sides.push(side);
@@ -86,7 +88,7 @@ impl Job<'_> {
     /// Nothing where there is nothing to answer the session with: it is not run against the world instead.
     fn attempt(&self, again: usize) -> Result<Option<Tried>, EngineError> {
         let Self { engine, plan, case, .. } = self;
-        let hidden: &[&Path] = &[&plan.baseline, &plan.out];
+        let hidden: &[&Path] = &[plan.baseline.dir(), &plan.out];
         let way = attempt::Way { suite: plan.suite, by: &plan.options.by, stop: self.stop, hidden };
         let began = Instant::now();
         let ran = match &plan.suite.replay {
@@ -113,7 +115,14 @@ impl Job<'_> {
                     wall_us,
                 };
                 let reasons = vec![reason("sandbox-failed", Outcome::Review, text)];
-                Ok(Some(Tried { attempt, score: 0.0, reasons, measures: None }))
+                Ok(Some(Tried {
+                    attempt,
+                    score: 0.0,
+                    reasons,
+                    measures: None,
+                    scores: Vec::new(),
+                    asked: None,
+                }))
             }
         }
     }
@@ -134,6 +143,8 @@ impl Job<'_> {
             score: 0.0,
             reasons: self.unread.to_vec(),
             measures: None,
+            scores: Vec::new(),
+            asked: None,
         };
         tried.reasons.extend(judge::missed(&ran.missed));
         // Our own key signed it a moment ago, whatever else is believed.
@@ -144,6 +155,9 @@ impl Job<'_> {
             Ok(new) => {
                 let (rules, thresholds) = (plan.policy.as_ref(), &plan.suite.thresholds);
                 let seen = judge::Seen { bases: self.bases, rules, thresholds };
+                let asked = plan.panel.ask(engine, plan, case, (self.bases, &new), (again, self.stop))?;
+                (tried.scores, tried.asked) = (asked.scores, asked.file);
+                tried.reasons.extend(asked.reasons);
                 let reasons = std::mem::take(&mut tried.reasons);
                 let verdict = seen.judge_case(&new, &case.expect, reasons).verdict;
                 (tried.score, tried.reasons) = (verdict.score, verdict.reasons);
@@ -180,6 +194,8 @@ fn verdict(
         Some(one) => (one.score, std::mem::take(&mut one.reasons), one.measures),
         None => (0.0, unread.to_vec(), None),
     };
+    let asked = tried.get_mut(told).map(|one| (std::mem::take(&mut one.scores), one.asked.take()));
+    let (scores, asked) = asked.unwrap_or_default();
     let passed = tried.iter().filter(|one| one.attempt.outcome == Outcome::Pass).count();
     if (1..tried.len()).contains(&passed) {
         let text =
@@ -200,6 +216,8 @@ fn verdict(
         told,
         base: judge::mean(&runs),
         new,
+        scores,
+        asked,
         reproduce: reproduce.map(str::to_owned).to_vec(),
     }
 }

@@ -29,12 +29,20 @@ fn is_change(line: &str, suite: &Suite) -> bool {
 }
 
 /// Nothing where there is no git, or no repository. Repositories can name programs to run: none is.
-fn git(dir: &Path, args: &[&str]) -> Option<String> {
+pub(super) fn git(dir: &Path, args: &[&str]) -> Option<String> {
+    let output = command(dir, args)
+        .stdin(Stdio::null())
+        .stderr(Stdio::null())
+        .output()
+        .ok()
+        .filter(|output| output.status.success())?;
+    Some(String::from_utf8_lossy(&output.stdout).trim_end().to_owned())
+}
+
+pub(super) fn command(dir: &Path, args: &[&str]) -> Command {
     let mut git = Command::new("git");
     git.args(["-c", "core.fsmonitor=false", "-c", "core.hooksPath=/dev/null", "-C"]).arg(dir).args(args);
-    git.stdin(Stdio::null()).stderr(Stdio::null());
-    let output = git.output().ok().filter(|output| output.status.success())?;
-    Some(String::from_utf8_lossy(&output.stdout).trim_end().to_owned())
+    git
 }
 
 /// More files than this are not looked at: then nothing is taken up again.

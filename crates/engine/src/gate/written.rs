@@ -1,9 +1,11 @@
 //! The files of a result: each is there whole or not at all, and what proves it is written last.
 
 use super::keys::{Keys, trusted};
-use super::{GateError, GateResult, summary};
+use super::panel::ASKED;
+use super::{GateError, GateResult};
 use crate::{Engine, EngineError};
 use cofferdam_gate::{sign, verify, verify_result};
+use cofferdam_report::markdown;
 use std::fs;
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -21,7 +23,7 @@ pub(super) fn write(out: &Path, result: &GateResult, keys: &Keys) -> Result<(), 
     let artifact = sign(result, &json, &[&keys.signer], &keys.nonces).map_err(GateError::from)?;
     // An approval is of the artifact that was here before.
     let _ = fs::remove_file(out.join(APPROVAL));
-    replace(&out.join(SUMMARY), summary::markdown(result).as_bytes())?;
+    replace(&out.join(SUMMARY), markdown(result).as_bytes())?;
     replace(&out.join(RESULT), &json)?;
     replace(&out.join(ARTIFACT), artifact.as_bytes())?;
     Ok(())
@@ -43,9 +45,15 @@ pub(super) fn read(engine: &Engine, dir: &Path) -> Result<GateResult, EngineErro
 
 /// Brings the traces of shards together.
 pub(super) fn gather(dirs: &[PathBuf], out: &Path) -> Result<(), EngineError> {
-    let to = out.join(TRACES);
+    copied(dirs, out, TRACES)?;
+    let asked = dirs.iter().any(|dir| dir.join(ASKED).is_dir());
+    if asked { copied(dirs, out, ASKED) } else { Ok(()) }
+}
+
+fn copied(dirs: &[PathBuf], out: &Path, what: &str) -> Result<(), EngineError> {
+    let to = out.join(what);
     fs::create_dir_all(&to).map_err(|source| GateError::Write { path: to.clone(), source })?;
-    for from in dirs.iter().map(|dir| dir.join(TRACES)) {
+    for from in dirs.iter().map(|dir| dir.join(what)) {
         let Ok(entries) = fs::read_dir(&from) else { continue };
         // A link in a directory that came from elsewhere would be followed to files of this machine.
         let is_plain = |entry: &fs::DirEntry| entry.file_type().is_ok_and(|kind| kind.is_file());

@@ -88,18 +88,23 @@ const PACKAGES: &[(&str, &str)] = &[
     ("tavily-python", "tavily"),
 ];
 
+/// Those whose key is one value in one variable; the others are set up by hand.
+fn plain() -> impl Iterator<Item = &'static Preset> {
+    PRESETS.iter().filter(|preset| preset.places().iter().all(|place| !place.signs() && !place.mints()))
+}
+
 /// The service that a variable is the key of.
 pub(super) fn of_variable(name: &str) -> Option<&'static Preset> {
     let by_alias = ALIASES.iter().find(|(alias, _)| *alias == name).map(|(_, service)| *service);
     match by_alias {
         Some(service) => find(service),
-        None => PRESETS.iter().find(|preset| preset.env == name),
+        None => plain().find(|preset| preset.env == name),
     }
 }
 
 /// Every variable that is looked for: a service's own name before the others.
 pub(super) fn variables() -> impl Iterator<Item = &'static str> {
-    let own = PRESETS.iter().map(|preset| preset.env);
+    let own = plain().map(|preset| preset.env);
     own.chain(ALIASES.iter().map(|(name, _)| *name))
 }
 

@@ -1,6 +1,6 @@
 //! When a session's time is over and when it has been idle for too long. Takes the time, and never reads it.
 
-use cofferdam_model::{Lifetime, Live, LiveState};
+use cofferdam_model::{Lifetime, Live, LiveState, TimeOver};
 use std::time::{Duration, Instant};
 
 #[derive(Debug)]
@@ -8,6 +8,7 @@ pub(super) struct Clock {
     lifetime: Lifetime,
     began: Instant,
     until: Option<Instant>,
+    over: TimeOver,
     idle: Option<Duration>,
     /// Since when no exec has run.
     quiet_since: Option<Instant>,
@@ -19,6 +20,8 @@ pub(super) struct Clock {
 pub(super) enum Due {
     Nothing(Option<Instant>),
     Pause,
+    /// Its time is over, and it is to be paused.
+    Rest,
     /// Its time is over: so long it was.
     TimeOver(Duration),
     /// Its last exec is over, and it was made for nothing else.
@@ -31,6 +34,7 @@ impl Clock {
             lifetime: live.lifetime,
             began: now,
             until: ttl.map(|ttl| now + ttl),
+            over: live.over,
             idle: live.idle.map(|idle| idle.0),
             quiet_since: Some(now),
             used: false,
@@ -61,6 +65,9 @@ impl Clock {
 
     pub(super) fn due(&self, state: LiveState, now: Instant) -> Due {
         if self.until.is_some_and(|until| now >= until) {
+            if self.over == TimeOver::Pause && state == LiveState::Running {
+                return Due::Rest;
+            }
             return Due::TimeOver(now.duration_since(self.began));
         }
         if self.lifetime == Lifetime::Ephemeral && self.used && self.quiet_since.is_some() {

@@ -6,14 +6,16 @@ use super::register;
 use crate::control::{ExecAsked, Reply};
 use crate::error::EngineError;
 use crate::record::now_us;
-use crate::relay::{Ended, ExecId, Stdio};
+use crate::relay::{End, Ended, ExecId, Hub, Io, Stdio};
 use crate::standing::Command;
 use cofferdam_guest::host::HostError;
 use cofferdam_guest::wire;
 use cofferdam_model::{ExecInfo, ExecTx, Exit, LiveState, SessionSpec, Usage};
 use rustix::process::Signal;
+use std::collections::BTreeMap;
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
+use std::sync::Arc;
 use std::time::Instant;
 
 /// So many execs that have ended are remembered.
@@ -29,7 +31,9 @@ pub(super) struct Exec {
     /// When it ends because nobody watches it.
     pub(super) doomed: Option<Instant>,
     /// It is a transaction of its own.
-    tx: Option<ExecTx>,
+    pub(super) tx: Option<ExecTx>,
+    /// Who reads it in this process.
+    pub(super) hub: Option<Arc<Hub>>,
 }
 
 impl Holder {
@@ -92,8 +96,8 @@ impl Holder {
             exit: None,
             usage: Usage::default(),
         };
-        self.execs.push(Exec { running: Some(id), info, watcher, doomed: None, tx: asked.tx });
-        self.clock.running(self.relay.running(), Instant::now());
+        self.execs.push(Exec { running: Some(id), info, watcher, doomed: None, tx: asked.tx, hub: None });
+        self.clock.running(self.running(), Instant::now());
         self.forget_old();
         Ok(())
     }
@@ -116,42 +120,59 @@ impl Holder {
     }
 
     fn begin(&mut self, asked: &ExecAsked, stdio: Stdio, by: &str) -> Result<ExecId, EngineError> {
-        let asked_for =
-            SessionSpec { command: asked.argv.clone(), env: asked.env.clone(), ..self.spec.clone() };
-        asked_for.check()?;
-        let placeholders = self.standing.egress.iter().flat_map(|egress| &egress.placeholders);
-        if let Some(variable) = placeholders.into_iter().find(|name| asked.env.contains_key(*name)) {
-            let text = format!(
-                "`{variable}` holds a credential's placeholder: leave it out, or a value of yours gets inside"
-            );
-            return Err(EngineError::Declined(text));
-        }
-        match self.state {
-            LiveState::Running => {}
-            LiveState::IdlePaused => self.resume(&format!("exec of {by}"))?,
-            _ => {
-                let text = "it is paused: resume it with `cofferdam session resume`";
-                return Err(EngineError::Declined(text.into()));
-            }
-        }
+        self.may_start(&asked.argv, &asked.env)?;
+        self.be_awake(&format!("exec of {by}"))?;
         let command = Command {
             argv: asked.argv.clone(),
             env: asked.env.clone(),
             cwd: asked.cwd.clone(),
             user: asked.user.unwrap_or(self.spec.user),
+            who: None,
             tty: asked.tty.map(|(rows, columns)| wire::Size { rows, columns }),
             timeout: asked.timeout.or(self.spec.limits.timeout),
             output: asked.output.or(self.spec.limits.output),
             kept: asked.detach.then_some(LOG_MOST),
+            own: false,
         };
         if asked.tx.is_some() {
             self.begin_transaction(&format!("exec of {by}"))?;
         }
-        let started = self.standing.start(&mut self.relay, &self.spec, &command, stdio).map(|(id, _)| id);
+        let io = Io::Descriptors(stdio);
+        let started = self.standing.start(&mut self.relay, &self.spec, &command, io).map(|(id, _)| id);
         if started.is_err() && asked.tx.is_some() {
             self.settle(false, true, &format!("exec of {by}"))?;
         }
         started
+    }
+
+    /// What can be wrong with a command before anything is done for it.
+    pub(super) fn may_start(
+        &self,
+        argv: &[String],
+        env: &BTreeMap<String, String>,
+    ) -> Result<(), EngineError> {
+        let asked_for = SessionSpec { command: argv.to_vec(), env: env.clone(), ..self.spec.clone() };
+        asked_for.check()?;
+        let placeholders = self.standing.egress.iter().flat_map(|egress| &egress.placeholders);
+        if let Some(variable) = placeholders.into_iter().find(|name| env.contains_key(*name)) {
+            let text = format!(
+                "`{variable}` holds a credential's placeholder: leave it out, or a value of yours gets inside"
+            );
+            return Err(EngineError::Declined(text));
+        }
+        Ok(())
+    }
+
+    /// One that pauses by itself wakes up by itself.
+    pub(super) fn be_awake(&mut self, by: &str) -> Result<(), EngineError> {
+        match self.state {
+            LiveState::Running => Ok(()),
+            LiveState::IdlePaused => self.resume(by),
+            _ => {
+                let text = "it is paused: resume it with `cofferdam session resume`";
+                Err(EngineError::Declined(text.into()))
+            }
+        }
     }
 
     /// Nothing else runs beside a command that is a transaction of its own: what it did could not be told from
@@ -168,7 +189,7 @@ impl Holder {
         }
     }
 
-    fn forget_old(&mut self) {
+    pub(super) fn forget_old(&mut self) {
         while self.execs.len() > REMEMBERED
             && let Some(at) = self.execs.iter().position(|exec| exec.running.is_none())
         {
@@ -186,10 +207,20 @@ impl Holder {
         ended: Ended,
         reason: Option<&str>,
     ) -> Result<(), EngineError> {
+        if self.browser == Some(id) {
+            self.browser = None;
+            return self.standing.browser_ended(event, ended, reason);
+        }
         let output = ended.outputs.iter().map(|(_, captured)| captured.bytes).sum();
         let because =
             reason.map(str::to_owned).or_else(|| ended.limit.as_ref().map(|hit| hit.detail.clone()));
         let (wall, told) = (ended.usage, self.standing.ended(event, ended));
+        let end = End {
+            exit: told.as_ref().map(|(exit, _)| *exit).map_err(ToString::to_string),
+            usage: wall,
+            reason: because.clone(),
+            lost: reason.is_some(),
+        };
         let (exit, usage, mut last) = match told {
             Ok((exit, usage)) => (exit, usage, Reply::Exited { exit, usage, reason: because, settled: None }),
             Err(error @ EngineError::Record(_)) => return Err(error),
@@ -208,6 +239,7 @@ impl Holder {
             exec.doomed = None;
             exec.info = ExecInfo { output, exit: Some(exit), usage, ..exec.info.clone() };
             exec.watcher.take().iter().for_each(|watcher| say_last(watcher, &last));
+            exec.hub.take().iter().for_each(|hub| hub.end(end.clone()));
         }
         Ok(())
     }
@@ -228,12 +260,13 @@ impl Holder {
 }
 
 /// Whether only the one command is concerned that was asked for.
-fn is_of_one_exec(error: &EngineError) -> bool {
+pub(super) fn is_of_one_exec(error: &EngineError) -> bool {
     matches!(
         error,
         EngineError::Declined(_)
             | EngineError::Runtime(_)
             | EngineError::Spec(_)
+            | EngineError::Unenforceable(_)
             | EngineError::Io { .. }
             | EngineError::Guest(HostError::TooLong { .. } | HostError::Request(_) | HostError::TooMany)
     )

@@ -74,6 +74,7 @@ impl Engine {
             workdir: PathBuf::from(told.fact.workdir.to_string()),
             policy: told.fact.spec.policy.is_some(),
             running: execs.iter().filter(|exec| exec.exit.is_none()).count(),
+            browser: None,
             transactions: 0,
             execs,
             usage: Counters::default(),

@@ -11,10 +11,10 @@ use crate::control::{Asked, Control, CreateAsked, Desk, Origin, Question, Reply}
 use crate::environment::Caller;
 use crate::error::EngineError;
 use crate::record::now_us;
-use crate::relay::{Around, Relay};
+use crate::relay::{Around, ExecId, Relay};
 use crate::session::Way;
 use crate::standing::{Closing, Standing};
-use crate::{Engine, nobody, tiers};
+use crate::{Engine, browser, nobody, tiers};
 use cofferdam_guest::wire;
 use cofferdam_model::{
     Body, Changes, ExecInfo, Exit, FileChange, LimitHit, LiveState, SessionChanged, SessionId, SessionInfo,
@@ -31,6 +31,8 @@ const GRACE: Duration = Duration::from_secs(5);
 pub(super) struct Opened {
     pub(super) session: SessionId,
     pub(super) mailbox: Mailbox,
+    /// By the variable that holds each inside.
+    pub(super) placeholders: Vec<(String, String)>,
 }
 
 /// What is still to be said when nothing of a session is left.
@@ -50,7 +52,8 @@ pub(super) fn hold(
 ) -> Over {
     match Holder::open(engine, asked, operator, shelf, prepared) {
         Ok((holder, mailbox)) => {
-            tell(Ok(Opened { session: holder.standing.session.clone(), mailbox }));
+            let placeholders = holder.placeholders();
+            tell(Ok(Opened { session: holder.standing.session.clone(), mailbox, placeholders }));
             holder.hold()
         }
         Err(error) => {
@@ -82,16 +85,21 @@ impl Ending {
 pub(super) struct Holder {
     pub(super) standing: Standing,
     pub(super) spec: SessionSpec,
-    operator: Operator,
+    pub(super) operator: Operator,
     pub(super) relay: Relay,
-    post: Post,
+    /// The browser's, while it runs, and where it is driven from outside.
+    pub(super) browser: Option<ExecId>,
+    browser_url: Option<String>,
+    pub(super) post: Post,
     pub(super) clock: Clock,
     pub(super) state: LiveState,
-    paused_since: Instant,
+    pub(super) paused_since: Instant,
     started_us: u64,
     pub(super) execs: Vec<Exec>,
     pub(super) last: u32,
     pub(super) usage: Usage,
+    /// How many guests there were before this one: each numbers what it does from one.
+    pub(super) guests: u32,
     /// The event that each open transaction began with.
     pub(super) begun: Vec<u64>,
     pub(super) shelf: Shelf,
@@ -110,14 +118,15 @@ impl Holder {
     ) -> Result<(Self, Mailbox), EngineError> {
         let CreateAsked { spec, by, durable, caller, from, .. } = asked;
         let ttl = operator.ttl(&spec.live)?;
-        let place = engine.place(tiers::choose(&spec)?, &spec, &nobody)?;
+        let caller = Caller::Asker(caller);
+        let place = engine.place(tiers::choose(&engine.home, &spec)?, &spec, &nobody, &caller)?;
         let session = place.session.clone();
         let mut base = Base::default();
         if let Some(Origin { layers, since }) = from {
             base = shelf.base(&layers, since);
             shelf.hold(&session, layers)?;
         }
-        let way = Way { by: &by, durable, stays: true, caller: Caller::Asker(caller), base, prepared };
+        let way = Way { by: &by, durable, stays: true, caller, base, prepared };
         let stood = engine.stand(place, &spec, way);
         if stood.is_err() {
             shelf.let_go(&session);
@@ -137,6 +146,7 @@ impl Holder {
                 home: standing.home.clone(),
                 session: standing.session.clone(),
                 handle: standing.egress.as_ref().map(|egress| egress.handle.clone()),
+                derived: standing.egress.as_ref().map(|egress| egress.derived.clone()).unwrap_or_default(),
                 mail: Some(mailbox.clone()),
             })?);
             Ok((Relay::new(channel)?, mailbox, post, meter))
@@ -146,12 +156,14 @@ impl Holder {
             Err(error) => return Err(standing.fail(error, Usage::default())),
         };
         let now = Instant::now();
-        let holder = Self {
+        let mut holder = Self {
             clock: Clock::new(&spec.live, ttl, now),
             standing,
             spec,
             operator,
             relay,
+            browser: None,
+            browser_url: None,
             post,
             state: LiveState::Running,
             paused_since: now,
@@ -159,16 +171,24 @@ impl Holder {
             execs: Vec::new(),
             last: 0,
             usage: Usage::default(),
+            guests: 0,
             begun: Vec::new(),
             shelf: shelf.clone(),
             meter,
             by,
             durable,
         };
-        match register::enter(&holder.standing.home, &holder.info()) {
+        let opened = holder.open_browser();
+        match opened.and_then(|()| register::enter(&holder.standing.home, &holder.info())) {
             Ok(()) => Ok((holder, mailbox)),
             Err(error) => Err(holder.standing.fail(error, Usage::default())),
         }
+    }
+
+    fn placeholders(&self) -> Vec<(String, String)> {
+        let Some(egress) = &self.standing.egress else { return Vec::new() };
+        let held = egress.variables.iter().filter(|(name, _)| egress.placeholders.contains(name));
+        held.cloned().collect()
     }
 
     fn hold(mut self) -> Over {
@@ -200,17 +220,26 @@ impl Holder {
                 }
                 return Ok(None);
             }
+            Due::Rest => {
+                // What cannot be paused ends, as it would have without the wish.
+                return match self.pause(LiveState::Paused, "ttl").and_then(|()| self.set_time(None, "ttl")) {
+                    Ok(()) => Ok(None),
+                    Err(error @ EngineError::Record(_)) => Err(error),
+                    Err(_) => Ok(Some(self.time_over(now.duration_since(self.paused_since)))),
+                };
+            }
             Due::Unused => return Ok(Some(Ending::by("lifetime", "its last command has ended"))),
             Due::TimeOver(after) => return Ok(Some(self.time_over(after))),
         };
         let doomed = self.end_the_unwatched(now)?;
-        if now >= self.meter.due(self.relay.running()) {
+        if now >= self.meter.due(self.running()) {
             self.read_meter(now)?;
         }
-        let due = Some(self.meter.due(self.relay.running()));
+        let due = Some(self.meter.due(self.running()));
         let around = Around {
             sandbox: self.standing.sandbox.as_mut(),
             recorder: &self.standing.recorder,
+            calls: &self.standing.calls,
             wake: self.post.wake(),
             deadline: [until, doomed, due].into_iter().flatten().min(),
         };
@@ -230,8 +259,24 @@ impl Holder {
                 }
             }
         }
-        self.clock.running(self.relay.running(), Instant::now());
+        self.clock.running(self.running(), Instant::now());
         Ok(None)
+    }
+
+    /// What keeps it busy: commands, and those who drive its browser. The browser by itself does not.
+    pub(super) fn running(&self) -> usize {
+        let browser = self.standing.egress.as_ref().and_then(|egress| egress.browser.as_ref());
+        let driven = browser.map_or(0, |browser| browser.clients());
+        self.relay.busy().saturating_sub(usize::from(self.browser.is_some())) + driven
+    }
+
+    /// The browser, and a door for those outside who drive it.
+    fn open_browser(&mut self) -> Result<(), EngineError> {
+        self.browser = self.standing.start_browser(&mut self.relay, &self.spec)?;
+        if let (Some(_), Some(egress)) = (self.browser, &self.standing.egress) {
+            self.browser_url = Some(browser::door(&egress.handle)?);
+        }
+        Ok(())
     }
 
     pub(super) fn read_meter(&mut self, now: Instant) -> Result<(), EngineError> {
@@ -295,6 +340,7 @@ impl Holder {
                 let _ = to.send(asked);
                 Ok(None)
             }
+            Letter::Errand(errand) => self.run(*errand).map(|()| None),
             Letter::Goodbye => Ok(Some(Ending::by("supervisor", "the supervisor was told to end"))),
         }
     }
@@ -308,7 +354,7 @@ impl Holder {
                 return Ok(None);
             }
             Question::Signal { exec, number } => self.signal(exec, number)?,
-            Question::Snapshot { name } => self.answered(|this| this.snapshot(&name, &by))?,
+            Question::Snapshot { name, force } => self.answered(|this| this.snapshot(&name, force, &by))?,
             Question::Restore { name } => self.answered(|this| this.restore(&name, &by))?,
             Question::Begin => self.answered(|this| this.begin_transaction(&by).map(drop))?,
             Question::Diff { texts } => self.answered(|this| this.diff(texts, descriptors))?,
@@ -317,9 +363,11 @@ impl Holder {
                 Err(error @ EngineError::Record(_)) => return Err(error),
                 Err(error) => Reply::error(&error),
             },
+            Question::SetTools { path } => self.answered(|this| this.set_tools(path, &by))?,
             Question::Pause => self.answered(|this| this.pause(LiveState::Paused, &by))?,
             Question::Resume => self.answered(|this| this.resume(&by))?,
             Question::Extend { by: span } => self.answered(|this| this.extend(span, &by))?,
+            Question::SetTime { left } => self.answered(|this| this.set_time(left, &by))?,
             Question::End { changes } => {
                 let ending = Ending::by(by.clone(), format!("killed by {by}"));
                 return Ok(Some(Ending { changes, reply: Some(reply), ..ending }));
@@ -351,39 +399,6 @@ impl Holder {
         self.standing.recorder.append(None, &Body::SessionChanged(body))
     }
 
-    fn pause(&mut self, to: LiveState, by: &str) -> Result<(), EngineError> {
-        if !self.is_paused() {
-            self.standing.sandbox.pause()?;
-            self.read_meter(Instant::now())?;
-            self.paused_since = Instant::now();
-            self.changed("pause", by, String::new())?;
-        }
-        self.state = to;
-        Ok(())
-    }
-
-    pub(super) fn resume(&mut self, by: &str) -> Result<(), EngineError> {
-        if self.is_paused() {
-            self.read_meter(Instant::now())?;
-            self.changed("resume", by, String::new())?;
-            self.standing.sandbox.resume()?;
-            self.relay.postpone(self.paused_since.elapsed());
-            self.state = LiveState::Running;
-        }
-        Ok(())
-    }
-
-    fn extend(&mut self, span: Span, by: &str) -> Result<(), EngineError> {
-        let now = Instant::now();
-        let Some(left) = self.clock.left(now) else {
-            return Err(EngineError::Declined("it is perpetual: there is nothing to extend".into()));
-        };
-        let left = self.operator.within(left + span.0)?;
-        self.changed("extend", by, format!("by {span}, {} left", Span(Duration::from_secs(left.as_secs()))))?;
-        self.clock.set(left, now);
-        Ok(())
-    }
-
     fn info(&self) -> SessionInfo {
         let now = Instant::now();
         let until = |left: Duration| now_us() + left.as_micros() as u64;
@@ -400,7 +415,8 @@ impl Holder {
             until_us: self.clock.left(now).map(until),
             workdir: self.standing.workdir.clone(),
             policy: self.standing.egress.is_some(),
-            running: self.relay.running(),
+            running: self.relay.running().saturating_sub(usize::from(self.browser.is_some())),
+            browser: self.browser_url.clone(),
             transactions: self.standing.sandbox.depth(),
             execs: execs.collect(),
             usage: self.standing.sandbox.counters(),

@@ -1,5 +1,7 @@
 //! Letters to the thread that holds a session, and how they are answered.
 
+use super::errand::Errand;
+use super::inside::Known;
 use crate::control::{Asked, CreateAsked, Lines, Question, Reply, send};
 use crate::error::EngineError;
 use rustix::event::EventfdFlags;
@@ -31,6 +33,8 @@ pub(super) enum Letter {
         by: String,
         to: SyncSender<Result<CreateAsked, Reply>>,
     },
+    /// From someone in this process.
+    Errand(Box<Errand>),
     /// The supervisor has to go.
     Goodbye,
 }
@@ -63,6 +67,8 @@ pub(super) fn say_last(stream: &UnixStream, reply: &Reply) {
 pub(crate) struct Mailbox {
     letters: Sender<Letter>,
     wake: Arc<OwnedFd>,
+    /// What those in this process know of the session together.
+    pub(super) known: Arc<Known>,
 }
 
 /// Where they are taken out.
@@ -76,12 +82,18 @@ pub(super) fn mailbox() -> Result<(Mailbox, Post), EngineError> {
     let wake = rustix::event::eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).map_err(failed)?;
     let wake = Arc::new(wake);
     let (sender, letters) = channel();
-    Ok((Mailbox { letters: sender, wake: wake.clone() }, Post { letters, wake }))
+    let mailbox = Mailbox { letters: sender, wake: wake.clone(), known: Arc::default() };
+    Ok((mailbox, Post { letters, wake }))
 }
 
 impl Post {
     pub(super) fn wake(&self) -> BorrowedFd<'_> {
         self.wake.as_fd()
+    }
+
+    /// For those who have to wake the session without a letter.
+    pub(super) fn waker(&self) -> &Arc<OwnedFd> {
+        &self.wake
     }
 
     /// All that have come; never waits.
@@ -101,6 +113,9 @@ impl Mailbox {
 
     /// Puts a question to the session and brings the answer. One that watches an exec stays until it is over.
     pub(crate) fn deliver(&self, asked: Asked, connection: &mut Lines) -> Option<Reply> {
+        if matches!(&asked.question, Question::Put { .. } | Question::Get { .. } | Question::MakeDir { .. }) {
+            return Some(super::copy::answer(self, asked));
+        }
         let watches = matches!(&asked.question, Question::Exec(exec) if !exec.detach);
         match watches {
             true => self.watch(asked, connection),
@@ -115,7 +130,7 @@ impl Mailbox {
         answer.recv_timeout(PATIENCE).unwrap_or_else(|_| Err(Reply::Refused(Gone.to_string())))
     }
 
-    fn ask(&self, asked: Asked) -> Reply {
+    pub(super) fn ask(&self, asked: Asked) -> Reply {
         let (reply, answer) = sync_channel(1);
         match self.put(Letter::Asked(asked, ReplyTo::Once(reply))) {
             Ok(()) => answer.recv_timeout(PATIENCE).unwrap_or_else(|_| Reply::Refused(Gone.to_string())),

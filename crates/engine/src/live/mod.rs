@@ -11,11 +11,18 @@
 //! A session is one thread, the one that launched its sandbox: the kernel ends the sandbox with that thread. All
 //! others only write to it. Nothing here hands a caller's descriptor inside: bytes are relayed, as for `run`.
 
+mod archive;
 mod clock;
 mod commands;
+mod copy;
+mod errand;
 mod exec;
 mod find;
+mod furnish;
 mod holder;
+mod hours;
+mod house;
+pub mod inside;
 mod mail;
 mod meter;
 mod operator;
@@ -28,5 +35,6 @@ mod supervisor;
 mod transact;
 
 pub use exec::{LiveExec, LiveOutcome};
+pub use house::House;
 pub(crate) use mail::Mailbox;
 pub use supervisor::Log;

@@ -28,11 +28,19 @@ pub(super) struct Operator {
     perpetual: bool,
     /// How many there may be at a time.
     pub(super) most: usize,
+    /// How long it stays written down what an ended one has used.
+    keep_usage: Span,
 }
 
 impl Default for Operator {
     fn default() -> Self {
-        Self { max_ttl: Span(7 * 24 * HOUR), default_ttl: Span(HOUR), perpetual: false, most: 256 }
+        Self {
+            max_ttl: Span(7 * 24 * HOUR),
+            default_ttl: Span(HOUR),
+            perpetual: false,
+            most: 256,
+            keep_usage: Span(90 * 24 * HOUR),
+        }
     }
 }
 
@@ -63,6 +71,20 @@ impl Operator {
         }
     }
 
+    pub(super) fn longest(&self) -> Duration {
+        self.max_ttl.0
+    }
+
+    /// Removes what was written down of sessions so long ago. Those that live write to theirs every minute.
+    pub(super) fn prune_usage(&self, home: &Home) {
+        for entry in std::fs::read_dir(home.usage_dir()).into_iter().flatten().flatten() {
+            let age = entry.metadata().and_then(|meta| meta.modified()).ok().and_then(|at| at.elapsed().ok());
+            if age.is_some_and(|age| age > self.keep_usage.0.max(HOUR)) {
+                let _ = std::fs::remove_file(entry.path());
+            }
+        }
+    }
+
     pub(super) fn within(&self, ttl: Duration) -> Result<Duration, EngineError> {
         if ttl <= self.max_ttl.0 {
             return Ok(ttl);
@@ -83,6 +105,22 @@ mod tests {
         let home = Home::open(&dir.path().join("home")).unwrap();
         std::fs::write(home.path().join(FILE), text).unwrap();
         Operator::load(&home)
+    }
+
+    #[test]
+    fn what_was_used_long_ago_is_forgotten() {
+        let dir = tempfile::tempdir().unwrap();
+        let home = Home::open(&dir.path().join("home")).unwrap();
+        std::fs::create_dir_all(home.usage_dir()).unwrap();
+        for (name, days) in [("old", 91), ("new", 89)] {
+            let file = std::fs::File::create(home.usage_dir().join(name)).unwrap();
+            let at = std::time::SystemTime::now() - Duration::from_secs(days * 24 * 3600);
+            file.set_modified(at).unwrap();
+        }
+        Operator::default().prune_usage(&home);
+        let left: Vec<_> =
+            std::fs::read_dir(home.usage_dir()).unwrap().map(|e| e.unwrap().file_name()).collect();
+        assert_eq!(left, ["new"]);
     }
 
     #[test]

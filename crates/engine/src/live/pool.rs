@@ -39,6 +39,8 @@ impl Kind {
     pub(super) fn of(spec: &SessionSpec) -> Option<Self> {
         let here =
             matches!(spec.isolation, Isolation::Auto | Isolation::Tier(cofferdam_model::Tier::Process));
+        // Whether anything leaves is known of a registry of tools only when it is read.
+        let here = here && spec.tools.is_none();
         let egress = spec.policy.is_some();
         here.then_some(Self { profile: spec.profile, users: spec.users, egress })
     }
@@ -220,7 +222,9 @@ impl Engine {
         DirBuilder::new().recursive(true).mode(0o700).create(&dir).map_err(failed)?;
         let mark = dir.join(id.as_str());
         OpenOptions::new().write(true).create(true).mode(0o600).truncate(true).open(&mark).map_err(failed)?;
-        let begun = self.unbound(&spec, &id, kind).and_then(|asked| Ok(tiers::choose(&spec)?.begin(asked)?));
+        let begun = self
+            .unbound(&spec, &id, kind)
+            .and_then(|asked| Ok(tiers::choose(&self.home, &spec)?.begin(asked)?));
         match begun {
             Ok(begun) => Ok((begun, mark)),
             Err(error) => {
@@ -234,6 +238,7 @@ impl Engine {
         let nowhere = PathBuf::from("/");
         let mut asked = self.sandbox_spec(spec, id, nowhere, &crate::environment::Caller::Own)?;
         asked.pausable = true;
+        asked.ahead = true;
         asked.network = if kind.egress { Network::Doors } else { Network::None };
         Ok(asked)
     }

@@ -12,8 +12,8 @@ use cofferdam_model::{Provenance, SessionId, Snapshot};
 
 impl Holder {
     /// Moves what the session did so far to the shelf, and goes on over it.
-    fn freeze(&mut self, by: &str) -> Result<(Vec<SessionId>, Provenance), EngineError> {
-        self.make_ready(false, by)?;
+    fn freeze(&mut self, force: bool, by: &str) -> Result<(Vec<SessionId>, Provenance), EngineError> {
+        self.make_ready(force, by)?;
         let layer = Engine { home: self.standing.home.clone() }.new_id()?;
         let session = self.standing.session.clone();
         let before = self.shelf.held(&session);
@@ -27,9 +27,9 @@ impl Holder {
         Ok((self.shelf.held(&session), frozen?))
     }
 
-    pub(super) fn snapshot(&mut self, name: &str, by: &str) -> Result<(), EngineError> {
+    pub(super) fn snapshot(&mut self, name: &str, force: bool, by: &str) -> Result<(), EngineError> {
         self.shelf.check_name(name)?;
-        let (layers, since) = self.freeze(by)?;
+        let (layers, since) = self.freeze(force, by)?;
         self.changed("snapshot", by, name.to_owned())?;
         self.shelf.write(&Snapshot {
             name: name.to_owned(),
@@ -62,8 +62,12 @@ impl Holder {
 
     /// What it takes to make sessions that begin as this one is now.
     pub(super) fn fork(&mut self, count: usize, by: &str) -> Result<CreateAsked, EngineError> {
-        let (layers, since) = self.freeze(by)?;
-        self.changed("fork", by, format!("{count} sessions"))?;
+        let (layers, since) = self.freeze(false, by)?;
+        match count {
+            // For an archive.
+            0 => self.changed("archive", by, String::new())?,
+            count => self.changed("fork", by, format!("{count} sessions"))?,
+        };
         let mut spec = self.spec.clone();
         spec.live.name = None;
         let Caller::Asker(caller) = self.standing.caller.clone() else { return Err(EngineError::NoChannel) };
@@ -85,7 +89,7 @@ pub(super) fn of_workdir(snapshot: &Snapshot, workdir: &std::path::Path) -> Resu
 impl Engine {
     /// Names a session's files as they are now.
     pub fn snapshot_session(&self, session: &SessionId, name: &str) -> Result<(), EngineError> {
-        self.command(session, &Question::Snapshot { name: name.to_owned() }).map(drop)
+        self.command(session, &Question::Snapshot { name: name.to_owned(), force: false }).map(drop)
     }
 
     /// Why processes cannot be kept along with the files. The program that could is tried, not looked for; that it

@@ -8,6 +8,7 @@ use crate::error::EngineError;
 use cofferdam_model::{SessionId, SessionSpec};
 use std::fs::OpenOptions;
 use std::io;
+use std::os::fd::BorrowedFd;
 use std::os::unix::fs::OpenOptionsExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -46,10 +47,19 @@ impl Engine {
 
     /// Puts a question to the supervisor, which is started if there is none.
     pub(super) fn order_of_supervisor(&self, question: &Question) -> Result<Reply, EngineError> {
+        self.order_with(question, &[])
+    }
+
+    /// The same with descriptors.
+    pub(super) fn order_with(
+        &self,
+        question: &Question,
+        along: &[BorrowedFd<'_>],
+    ) -> Result<Reply, EngineError> {
         let deadline = Instant::now() + STARTING;
         let mut started: Option<Child> = None;
         loop {
-            match self.order(question)? {
+            match self.order(question, along)? {
                 Some(reply) => return Ok(reply),
                 None if Instant::now() > deadline => return Err(self.not_started("it does not answer")),
                 None => {}
@@ -63,9 +73,9 @@ impl Engine {
     }
 
     /// Nothing where nobody was there to answer.
-    fn order(&self, question: &Question) -> Result<Option<Reply>, EngineError> {
+    fn order(&self, question: &Question, along: &[BorrowedFd<'_>]) -> Result<Option<Reply>, EngineError> {
         use io::ErrorKind::{BrokenPipe, ConnectionRefused, ConnectionReset, NotFound};
-        let asked = self.ask_at(SOCKET, question, &[]);
+        let asked = self.ask_at(SOCKET, question, along);
         match asked.and_then(|mut lines| lines.next(Some(Instant::now() + PATIENCE))) {
             Ok(reply) => Ok(reply),
             Err(error)
@@ -111,7 +121,7 @@ impl Engine {
 }
 
 /// The supervisor is somewhere else.
-fn located(mut spec: SessionSpec) -> Result<SessionSpec, EngineError> {
+pub(super) fn located(mut spec: SessionSpec) -> Result<SessionSpec, EngineError> {
     let absolute = |path: &Path| {
         std::path::absolute(path).map_err(|source| EngineError::Unreadable { path: path.to_owned(), source })
     };

@@ -30,11 +30,14 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 pub(super) const SOCKET: &str = "supervisor.sock";
-const LOCK: &str = "supervisor.lock";
+pub(super) const LOCK: &str = "supervisor.lock";
 /// So long it waits for another order when it holds nothing.
 const QUIET: Duration = Duration::from_secs(30);
 /// How often it looks whether that is so.
 const LOOK: Duration = Duration::from_secs(1);
+
+/// How often it looks after what others left.
+const TIDY: Duration = Duration::from_secs(60);
 
 /// So many sessions are made from one at once.
 const FORKS: usize = 64;
@@ -43,8 +46,10 @@ const FORKS: usize = 64;
 pub type Log = Arc<dyn Fn(&str) + Send + Sync>;
 
 #[derive(Default)]
-struct Books {
-    sessions: BTreeMap<SessionId, Mailbox>,
+pub(super) struct Books {
+    pub(super) sessions: BTreeMap<SessionId, Mailbox>,
+    /// The placeholders of each, by the variable that holds them inside.
+    pub(super) placeholders: BTreeMap<SessionId, Vec<(String, String)>>,
     names: BTreeSet<String>,
     threads: Vec<JoinHandle<()>>,
     /// Orders that are being carried out.
@@ -55,7 +60,7 @@ struct Books {
 
 pub(super) struct Supervisor {
     pub(super) engine: Engine,
-    shelf: Shelf,
+    pub(super) shelf: Shelf,
     pub(super) pool: Pool,
     books: Mutex<Books>,
     pub(super) log: Log,
@@ -69,8 +74,21 @@ impl Engine {
         let Some(_lock) = self.lock()? else { return Ok(()) };
         let ending = [Signal::TERM, Signal::INT, Signal::HUP];
         let signals = Signals::listen(&ending).map_err(|errno| failed(errno.into()))?;
+        let (supervisor, control) = self.take_orders(log)?;
+        supervisor.wait(&signals, &control)?;
+        drop(control);
+        supervisor.leave();
+        Ok(())
+    }
+
+    /// Puts the place in order, and opens the door at which sessions are ordered. Only for who has the lock.
+    pub(super) fn take_orders(&self, log: Log) -> Result<(Arc<Supervisor>, Control), EngineError> {
+        let failed = |source| EngineError::Io { doing: "become the supervisor", source };
         make_room();
         register::forget(&self.home);
+        if let Ok(operator) = Operator::load(&self.home) {
+            operator.prune_usage(&self.home);
+        }
         self.housekeeping();
         let engine = Engine { home: self.home.clone() };
         let shelf = Shelf::new(self.home.clone());
@@ -84,14 +102,11 @@ impl Engine {
             0 => {}
             size => supervisor.open_pool(size),
         }
-        supervisor.wait(&signals, &control)?;
-        drop(control);
-        supervisor.leave();
-        Ok(())
+        Ok((supervisor, control))
     }
 
     /// The lock goes with the process, however that ends.
-    fn lock(&self) -> Result<Option<File>, EngineError> {
+    pub(super) fn lock(&self) -> Result<Option<File>, EngineError> {
         let failed = |source| EngineError::Io { doing: "lock the supervisor's place", source };
         let path = self.home.live_dir().map_err(failed)?.join(LOCK);
         let mut file = OpenOptions::new()
@@ -121,13 +136,14 @@ fn leave_the_caller() -> Result<(), Errno> {
 }
 
 impl Supervisor {
-    fn books(&self) -> MutexGuard<'_, Books> {
+    pub(super) fn books(&self) -> MutexGuard<'_, Books> {
         self.books.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Until it is told to go, or has held nothing for a while.
     fn wait(self: &Arc<Self>, signals: &Signals, control: &Control) -> Result<(), EngineError> {
         let mut quiet_since = Instant::now();
+        let mut tidied = Instant::now();
         loop {
             let mut set = [PollFd::from_borrowed_fd(signals.as_fd(), PollFlags::IN)];
             let look = Timespec::try_from(LOOK).ok();
@@ -138,6 +154,10 @@ impl Supervisor {
             }
             // What could not be prepared is tried again.
             self.refill();
+            if tidied.elapsed() > TIDY {
+                self.engine.housekeeping();
+                tidied = Instant::now();
+            }
             let mut books = self.books();
             books.threads.retain(|thread| !thread.is_finished());
             let busy = !books.sessions.is_empty() || books.opening > 0 || control.connections() > 0;
@@ -156,7 +176,7 @@ impl Supervisor {
     }
 
     /// Ends every session in good order.
-    fn leave(&self) {
+    pub(super) fn leave(&self) {
         self.pool.clear();
         let mut books = self.books();
         books.closing = true;
@@ -168,7 +188,7 @@ impl Supervisor {
         threads.into_iter().for_each(|thread| drop(thread.join()));
     }
 
-    fn create(self: &Arc<Self>, mut asked: CreateAsked) -> Result<SessionId, Reply> {
+    pub(super) fn create(self: &Arc<Self>, mut asked: CreateAsked) -> Result<SessionId, Reply> {
         let error = |error: EngineError| Reply::error(&error);
         let operator = Operator::load(&self.engine.home).map_err(error)?;
         if let Some(name) = &asked.snapshot {
@@ -226,7 +246,9 @@ impl Supervisor {
         let over = holder::hold(&engine, asked, operator, &self.shelf, prepared, |result| {
             if let Ok(opened) = &result {
                 session = Some(opened.session.clone());
-                self.books().sessions.insert(opened.session.clone(), opened.mailbox.clone());
+                let mut books = self.books();
+                books.sessions.insert(opened.session.clone(), opened.mailbox.clone());
+                books.placeholders.insert(opened.session.clone(), opened.placeholders.clone());
             }
             let _ = opened.send(result);
         });
@@ -236,6 +258,7 @@ impl Supervisor {
         {
             let mut books = self.books();
             session.iter().for_each(|session| drop(books.sessions.remove(session)));
+            session.iter().for_each(|session| drop(books.placeholders.remove(session)));
             named.iter().for_each(|name| _ = books.names.remove(name));
         }
         // Last of all: who waited for the end may use its name again.
@@ -253,7 +276,7 @@ impl Supervisor {
     }
 
     /// Sessions that begin as this one is. What cannot be made whole is not made at all.
-    fn fork(
+    pub(super) fn fork(
         self: &Arc<Self>,
         session: &SessionId,
         count: usize,
@@ -262,9 +285,7 @@ impl Supervisor {
         if !(1..=FORKS).contains(&count) {
             return Err(Reply::Refused(format!("{count} forks at once: between 1 and {FORKS} can be made")));
         }
-        let mailbox = self.books().sessions.get(session).cloned();
-        let mailbox = mailbox.ok_or_else(|| Reply::error(&EngineError::NotLive(session.to_string())))?;
-        let asked = mailbox.fork(count, by)?;
+        let asked = self.mailbox(session)?.fork(count, by)?;
         let mut made = Vec::with_capacity(count);
         for _ in 0..count {
             match self.create(asked.clone()) {
@@ -279,6 +300,11 @@ impl Supervisor {
             }
         }
         Ok(made)
+    }
+
+    pub(super) fn mailbox(&self, session: &SessionId) -> Result<Mailbox, Reply> {
+        let mailbox = self.books().sessions.get(session).cloned();
+        mailbox.ok_or_else(|| Reply::error(&EngineError::NotLive(session.to_string())))
     }
 
     fn reserve(&self, name: Option<&str>, operator: &Operator) -> Result<(), Reply> {
@@ -311,6 +337,14 @@ impl Answers for Arc<Supervisor> {
             Question::Create(create) => self.create(*create).map(|session| Reply::Created { session }),
             Question::Fork { session, count } => {
                 self.fork(&session, count, asked.by).map(|sessions| Reply::Forked { sessions })
+            }
+            Question::Archive { session, snapshot } => {
+                let to = asked.descriptors.into_iter().next();
+                self.archive(session, snapshot, asked.by, to).map(|cut| Reply::Done { cut })
+            }
+            Question::Unarchive { name } => {
+                let from = asked.descriptors.into_iter().next();
+                self.unarchive(&name, from).map(|()| Reply::Done { cut: 0 })
             }
             Question::Pool => Ok(Reply::Pool(Box::new(self.pool.info()))),
             Question::SetPool { size } => {

@@ -14,7 +14,10 @@ use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, BufWriter, Write};
 use std::os::fd::{AsFd, OwnedFd};
+use std::time::{Duration, Instant};
 
+/// How long whoever has answered may take to be gone.
+const LEAVING: Duration = Duration::from_millis(500);
 /// Effects that are told one by one.
 const TOLD: usize = 50;
 /// More text than this in one answer is not sent; the changes themselves are.
@@ -26,7 +29,8 @@ impl Holder {
         let running: Vec<String> =
             self.execs.iter().filter(|e| e.running.is_some()).map(|e| e.info.id.to_string()).collect();
         let who = match running.as_slice() {
-            [] if !self.standing.sandbox.is_occupied() => return Ok(()),
+            // The browser is started again afterwards.
+            [] if self.browser.is_some() || self.is_deserted() => return Ok(()),
             [] => "something that a command left running".to_owned(),
             [one] => format!("exec {one}"),
             several => format!("execs {}", several.join(", ")),
@@ -34,6 +38,19 @@ impl Holder {
         Err(EngineError::Declined(format!(
             "{who} still runs, and files cannot change under it: wait, or end it (`session kill --exec`, `--force`)"
         )))
+    }
+
+    /// Whether nothing runs besides the guest. Whoever has just answered (a file that was written, a command that
+    /// ended) may still be on its way out.
+    fn is_deserted(&self) -> bool {
+        let patience = Instant::now() + LEAVING;
+        while self.standing.sandbox.is_occupied() {
+            if Instant::now() >= patience {
+                return false;
+            }
+            std::thread::sleep(Duration::from_millis(2));
+        }
+        true
     }
 
     /// Ready to have its layers changed.
@@ -54,9 +71,11 @@ impl Holder {
     pub(super) fn meet_guest(&mut self) -> Result<(), EngineError> {
         if let Some(channel) = self.standing.sandbox.take_channel() {
             let before = std::mem::replace(&mut self.relay, Relay::new(channel)?).leave(true);
+            self.guests += 1;
             for (id, event, ended) in before {
                 self.ended(id, event, ended, Some("its transaction was ended"))?;
             }
+            self.browser = self.standing.start_browser(&mut self.relay, &self.spec)?;
         }
         Ok(())
     }
@@ -129,6 +148,17 @@ impl Holder {
     fn settle_all(&mut self, keep: bool, what: &str, by: &str) -> Result<Settled, EngineError> {
         let found = self.standing.sandbox.difference(false)?;
         let changes: Vec<_> = found.into_iter().map(|difference| difference.change).collect();
+        if let Some(policy) =
+            self.standing.egress.as_ref().filter(|_| keep).map(|egress| egress.handle.policy())
+        {
+            let refused = |change| crate::standing::refused(&policy, &self.standing.shown_at, change);
+            if let Some((change, why)) = changes.iter().find_map(|change| Some((change, refused(change)?))) {
+                let path = &change.path;
+                return Err(EngineError::Declined(format!(
+                    "{path} is not to be kept ({why}): undo it inside, or roll back"
+                )));
+            }
+        }
         let (effects, more) = if keep { Default::default() } else { self.effects()? };
         self.changed(what, by, "the session's own changes".into())?;
         for change in &changes {

@@ -1,19 +1,23 @@
 //! One command on its way: its input, its output, its bounds, until it has ended and all of its output is out.
 
-use super::capture::Captured;
-use super::sink::{Sink, Taken};
-use super::{Bounds, Stdio, writing};
+use super::capture::{Captured, Seen};
+use super::ends::{self, In, Out};
+use super::hub::{End, Hub};
+use super::sink::Taken;
+use super::{Bounds, Feed, Io, writing};
 use crate::error::EngineError;
 use cofferdam_guest::host::{Client, ExecId};
 use cofferdam_guest::wire::{self, Exited, Outcome, Target};
 use cofferdam_model::{Bytes, Exit, LimitHit, Span, Stream, Usage};
 use rustix::io::Errno;
 use rustix::process::Signal;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{BorrowedFd, OwnedFd};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// How much input is read at once.
-const INPUT: usize = 64 << 10;
+/// How long output waits to be told of on its way: in the first seconds, and after hours.
+const TELL_FIRST: Duration = Duration::from_secs(1);
+const TELL_LAST: Duration = Duration::from_secs(600);
 
 /// How a command ended, and what it wrote.
 pub(crate) struct Ended {
@@ -31,13 +35,27 @@ pub(super) struct Running {
     pub(super) parent: u64,
     bounds: Bounds,
     told_of_closing: bool,
-    stdin: Option<OwnedFd>,
-    sinks: Vec<(wire::Stream, Sink)>,
+    stdin: In,
+    sinks: Vec<(wire::Stream, Out)>,
+    /// Who reads it, where they are in this process.
+    hub: Option<Arc<Hub>>,
+    /// It is the guest's own work, and no command: nobody but its reader is told of its end.
+    task: Option<Task>,
     pub(super) shown: u64,
+    /// So much of it was told of, and when more is to be.
+    told: u64,
+    tell_at: Instant,
     began: Instant,
     tty: bool,
     /// Why it is over, while some of its output may still be on its way out.
     over: Option<Over>,
+}
+
+/// What has to be known of work that the guest does itself.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Task {
+    /// It waits for something to happen: a session that does nothing else is idle.
+    pub(crate) idle: bool,
 }
 
 enum Over {
@@ -48,13 +66,9 @@ enum Over {
 }
 
 impl Running {
-    pub(super) fn new(id: ExecId, parent: u64, tty: bool, bounds: Bounds, stdio: Stdio) -> Self {
-        let out = |stream, fd| (stream, Sink::new(fd, bounds.kept));
-        let sinks = match tty {
-            true => vec![out(wire::Stream::Tty, stdio.stdout)],
-            false => vec![out(wire::Stream::Stdout, stdio.stdout), out(wire::Stream::Stderr, stdio.stderr)],
-        };
-        let stdin = stdio.stdin;
+    pub(super) fn new(id: ExecId, parent: u64, tty: bool, bounds: Bounds, io: Io) -> Self {
+        let (stdin, sinks, hub) = ends::open(io, tty, bounds.kept);
+        let began = Instant::now();
         Self {
             id,
             parent,
@@ -62,16 +76,54 @@ impl Running {
             told_of_closing: false,
             stdin,
             sinks,
+            hub,
+            task: None,
             shown: 0,
-            began: Instant::now(),
+            told: 0,
+            tell_at: began + TELL_FIRST,
+            began,
             tty,
             over: None,
         }
     }
 
+    pub(super) fn task(id: ExecId, task: Task, hub: Arc<Hub>, wake: &Arc<OwnedFd>) -> Self {
+        let out = ends::readers(&hub, wire::Stream::Stdout, wake, false);
+        let io = Io::People { hub, stdin: true, wake: wake.clone() };
+        let mut this = Self::new(id, 0, false, Bounds::default(), io);
+        this.sinks = vec![(wire::Stream::Stdout, out)];
+        Self { task: Some(task), ..this }
+    }
+
+    /// A task of the guest's own.
+    pub(super) fn is_task(&self) -> bool {
+        self.task.is_some()
+    }
+
+    /// Whether the session is at work because of it.
+    pub(super) fn is_busy(&self) -> bool {
+        self.task.is_none_or(|task| !task.idle)
+    }
+
+    pub(super) fn started(&self, pid: u32) {
+        self.hub.iter().for_each(|hub| hub.started(pid));
+    }
+
+    pub(super) fn feed(&mut self, feed: Feed) {
+        self.stdin.feed(feed);
+    }
+
+    pub(super) fn end_feed(&mut self) {
+        self.stdin.end_feed();
+    }
+
+    pub(super) fn pump(&mut self, client: &mut Client) {
+        self.stdin.pump(self.id, client);
+    }
+
     /// Worth waiting for only while the guest would take what is read.
     pub(super) fn input(&self, client: &Client) -> Option<BorrowedFd<'_>> {
-        self.stdin.as_ref().filter(|_| client.input_room(self.id) > 0).map(AsFd::as_fd)
+        self.stdin.descriptor().filter(|_| client.input_room(self.id) > 0)
     }
 
     pub(super) fn wakes(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
@@ -88,25 +140,29 @@ impl Running {
     }
 
     pub(super) fn read_input(&mut self, client: &mut Client, buffer: &mut Vec<u8>) {
-        let Some(stdin) = &self.stdin else { return };
-        // Made when it is first needed: most commands are given no input.
-        buffer.resize(INPUT, 0);
-        let room = client.input_room(self.id).min(INPUT);
-        match rustix::io::read(stdin, &mut buffer[..room]) {
-            Ok(count) if count > 0 => {
-                client.input(self.id, &buffer[..count]);
-            }
-            Err(Errno::INTR | Errno::AGAIN) => {}
-            // Its end, a terminal that is gone, or a descriptor that cannot be read: there is no more input.
-            _ => {
-                client.end_input(self.id);
-                self.stdin = None;
-            }
-        }
+        self.stdin.read(self.id, client, buffer);
     }
 
     pub(super) fn input_closed(&mut self) {
-        self.stdin = None;
+        self.stdin = In::None;
+    }
+
+    /// What of its output was not told of yet, when it is time to: soon at first, and then ever more rarely, so that
+    /// a long one does not fill the trace.
+    pub(super) fn seen(&mut self) -> Vec<(Stream, Seen)> {
+        let now = Instant::now();
+        if self.tells_at().is_none_or(|at| now < at) {
+            return Vec::new();
+        }
+        self.told = self.shown;
+        let age = now.duration_since(self.began);
+        self.tell_at = now + (age / 8).clamp(TELL_FIRST, TELL_LAST);
+        self.sinks.iter_mut().filter_map(|(stream, sink)| Some((named(*stream), sink.seen()?))).collect()
+    }
+
+    /// When that is, if there is anything to tell.
+    pub(super) fn tells_at(&self) -> Option<Instant> {
+        (self.over.is_none() && !self.is_task() && self.shown > self.told).then_some(self.tell_at)
     }
 
     /// Takes a piece of output; says how much credit can be given back at once.
@@ -188,7 +244,7 @@ impl Running {
 
     fn finish_output(&mut self, over: Over) {
         self.over = Some(over);
-        self.stdin = None;
+        self.stdin = In::None;
         self.sinks.iter_mut().for_each(|(_, sink)| sink.end());
     }
 
@@ -211,9 +267,21 @@ impl Running {
             None => (Ok(Exit::Signal(9)), Usage::default(), None),
         };
         let usage = Usage { wall_us: self.began.elapsed().as_micros() as u64, ..usage };
-        let finish = |sink: &mut Sink| if abandoned { sink.abandon() } else { sink.finish() };
-        let outputs = self.sinks.iter_mut().map(|(stream, sink)| (named(*stream), finish(sink))).collect();
+        let outputs =
+            self.sinks.iter_mut().map(|(stream, sink)| (named(*stream), sink.finish(abandoned))).collect();
         Ended { exit, usage, outputs, limit }
+    }
+}
+
+impl Running {
+    /// The end of a task, for its reader.
+    pub(super) fn end_task(mut self) {
+        let exit = match self.over.take() {
+            Some(Over::Exited(exited)) => outcome(exited.outcome).map_err(|error| error.to_string()),
+            _ => Ok(Exit::Signal(9)),
+        };
+        let end = End { exit, usage: Usage::default(), reason: None, lost: false };
+        self.hub.iter().for_each(|hub| hub.end(end.clone()));
     }
 }
 

@@ -5,15 +5,21 @@
 //! descriptors that includes the sandbox's own process and the clock.
 
 mod capture;
+mod ends;
 mod exec;
+mod hub;
 mod sink;
 
-pub(crate) use capture::Captured;
+pub(crate) use capture::{Captured, Seen};
 pub(crate) use cofferdam_guest::host::ExecId;
-pub(crate) use exec::Ended;
+pub(crate) use ends::Feed;
+pub(crate) use exec::{Ended, Task};
+pub(crate) use hub::Hub;
+pub use hub::{End, Heard, OutputStream, Piece};
 
 use crate::error::EngineError;
 use crate::record::Recorder;
+use crate::syscalls::Calls;
 use cofferdam_guest::host::{Client, Event, HostError, Received};
 use cofferdam_guest::wire;
 use cofferdam_model::Body;
@@ -24,6 +30,7 @@ use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::io::Errno;
 use rustix::process::Signal;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// The caller's side of a command.
@@ -32,6 +39,27 @@ pub struct Stdio {
     pub stdin: Option<OwnedFd>,
     pub stdout: OwnedFd,
     pub stderr: OwnedFd,
+}
+
+/// Who is at the other end of a command.
+pub(crate) enum Io {
+    Descriptors(Stdio),
+    /// Anyone in this process; `wake` is what the relay is woken by when they have read.
+    People {
+        hub: Arc<Hub>,
+        stdin: bool,
+        wake: Arc<OwnedFd>,
+    },
+}
+
+impl Io {
+    /// Whether it has an input at all.
+    pub(crate) fn has_input(&self) -> bool {
+        match self {
+            Self::Descriptors(stdio) => stdio.stdin.is_some(),
+            Self::People { stdin, .. } => *stdin,
+        }
+    }
 }
 
 /// What is watched for, besides the command itself.
@@ -48,6 +76,7 @@ pub(crate) struct Bounds {
 pub(crate) struct Around<'a> {
     pub(crate) sandbox: &'a mut dyn Sandbox,
     pub(crate) recorder: &'a Recorder,
+    pub(crate) calls: &'a Arc<Calls>,
     /// Ends the wait when it is readable.
     pub(crate) wake: BorrowedFd<'a>,
     /// Ends the wait too.
@@ -86,19 +115,58 @@ impl Relay {
         exec: &wire::Exec<'_>,
         parent: u64,
         bounds: Bounds,
-        stdio: Stdio,
+        io: Io,
     ) -> Result<ExecId, EngineError> {
         let id = self.client.exec(exec)?;
-        if stdio.stdin.is_none() {
+        // A terminal of people's is open for as long as they may type.
+        let typed = exec.tty.is_some() && matches!(io, Io::People { .. });
+        if !io.has_input() && !typed {
             self.client.end_input(id);
         }
         self.client.flush()?;
-        self.execs.push(Running::new(id, parent, exec.tty.is_some(), bounds, stdio));
+        self.execs.push(Running::new(id, parent, exec.tty.is_some(), bounds, io));
         Ok(id)
     }
 
+    /// Has the guest do something itself.
+    pub(crate) fn task(
+        &mut self,
+        work: &wire::Task,
+        task: Task,
+        hub: Arc<Hub>,
+        wake: &Arc<OwnedFd>,
+    ) -> Result<ExecId, EngineError> {
+        let id = self.client.task(work)?;
+        self.client.flush()?;
+        self.execs.push(Running::task(id, task, hub, wake));
+        Ok(id)
+    }
+
+    /// What keeps the session at work: its commands, and what the guest does itself.
+    pub(crate) fn busy(&self) -> usize {
+        self.execs.iter().filter(|exec| exec.is_busy()).count()
+    }
+
+    /// Its commands.
     pub(crate) fn running(&self) -> usize {
-        self.execs.len()
+        self.execs.iter().filter(|exec| !exec.is_task()).count()
+    }
+
+    fn find(&mut self, id: ExecId) -> Option<&mut Running> {
+        self.execs.iter_mut().find(|exec| exec.id == id)
+    }
+
+    /// Input that people give.
+    pub(crate) fn feed(&mut self, id: ExecId, feed: Feed) {
+        if let Some(exec) = self.find(id) {
+            exec.feed(feed);
+        }
+    }
+
+    pub(crate) fn end_feed(&mut self, id: ExecId) {
+        if let Some(exec) = self.find(id) {
+            exec.end_feed();
+        }
     }
 
     pub(crate) fn shown(&self, id: ExecId) -> u64 {
@@ -132,23 +200,35 @@ impl Relay {
     /// What is left when the sandbox is no more or shall be. Those who read its output are waited for, unless
     /// they are `abandoned`.
     pub(crate) fn leave(&mut self, abandoned: bool) -> Vec<(ExecId, u64, Ended)> {
-        self.execs.drain(..).map(|exec| (exec.id, exec.parent, exec.end(abandoned))).collect()
+        // Readers of what the guest did itself see that nothing more comes.
+        let commands = self.execs.drain(..).filter(|exec| !exec.is_task());
+        commands.map(|exec| (exec.id, exec.parent, exec.end(abandoned))).collect()
     }
 
     /// Waits for something, and does all there is to do.
     pub(crate) fn turn(&mut self, around: Around<'_>) -> Result<Turn, EngineError> {
-        let Around { sandbox, recorder, wake, deadline } = around;
+        let Around { sandbox, recorder, calls, wake, deadline } = around;
+        // Whose a call is is certain only where there is just one.
+        calls.belong_to(match self.execs.as_slice() {
+            [one] if !one.is_task() => Some(one.parent),
+            _ => None,
+        });
+        if calls.at_once && sandbox.alarm().is_some() {
+            sandbox.listen(calls.clone())?;
+        }
+        // Before waiting: who read or gave something has said so only once.
+        for exec in &mut self.execs {
+            exec.give_credit(&mut self.client)?;
+            exec.pump(&mut self.client);
+        }
+        self.client.flush()?;
+        // Looking at who has written takes the sign that the last of it is out: nothing else would end the wait.
+        let deadline = if self.execs.iter().any(Running::is_over) { Some(Instant::now()) } else { deadline };
         let ready = self.wait(&*sandbox, recorder, wake, deadline)?;
         if ready.alarm {
-            // Whose it was is certain only where there is just one.
-            let parent = match self.execs.as_slice() {
-                [one] => Some(one.parent),
-                _ => None,
-            };
-            for attempt in sandbox.attempts()? {
-                recorder.append(parent, &Body::Blocked(attempt))?;
-            }
+            sandbox.listen(calls.clone())?;
         }
+        calls.check()?;
         for at in &ready.inputs {
             if let Some(exec) = self.execs.get_mut(*at) {
                 exec.read_input(&mut self.client, &mut self.buffer);
@@ -162,6 +242,11 @@ impl Relay {
         if ready.client {
             closed = self.client.receive()? == Received::Closed;
             self.events()?;
+        }
+        for exec in &mut self.execs {
+            for (stream, seen) in exec.seen() {
+                recorder.seen(exec.parent, stream, seen)?;
+            }
         }
         self.end_what_is_over(recorder, &mut turn)?;
         self.client.flush()?;
@@ -178,7 +263,10 @@ impl Relay {
             }
             if exec.is_over() {
                 let exec = self.execs.remove(at);
-                turn.ended.push((exec.id, exec.parent, exec.end(false)));
+                match exec.is_task() {
+                    true => exec.end_task(),
+                    false => turn.ended.push((exec.id, exec.parent, exec.end(false))),
+                }
             } else {
                 at += 1;
             }
@@ -196,6 +284,9 @@ impl Relay {
                     let exec = self.execs.iter_mut().find(|exec| exec.id == id);
                     let count = exec.map_or(bytes.len(), |exec| exec.output(stream, bytes));
                     credit = (count > 0).then_some((id, stream, count));
+                }
+                Some(Event::Started { id, pid }) => {
+                    self.execs.iter().filter(|exec| exec.id == id).for_each(|exec| exec.started(pid));
                 }
                 Some(Event::InputClosed { id }) => {
                     self.execs.iter_mut().filter(|exec| exec.id == id).for_each(Running::input_closed);
@@ -248,7 +339,8 @@ impl Relay {
 
     /// Until the first deadline, or until the trace wants its next signature.
     fn timeout(&self, recorder: &Recorder, deadline: Option<Instant>) -> Option<Timespec> {
-        let deadlines = self.execs.iter().filter_map(Running::deadline).chain(deadline);
+        let own = self.execs.iter().flat_map(|exec| [exec.deadline(), exec.tells_at()]).flatten();
+        let deadlines = own.chain(deadline);
         let until = deadlines.min().map(|deadline| deadline.saturating_duration_since(Instant::now()));
         let wait = [until, recorder.next_checkpoint()].into_iter().flatten().min()?;
         Timespec::try_from(wait).ok()

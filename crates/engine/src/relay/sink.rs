@@ -5,7 +5,7 @@
 //! holds up nothing but its stream, and hashing runs beside relaying. The guest's credit bounds what can be
 //! waiting here.
 
-use super::capture::{Capture, Captured};
+use super::capture::{Capture, Captured, Seen};
 use rustix::event::{EventfdFlags, PollFd, PollFlags};
 use rustix::io::Errno;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -158,6 +158,15 @@ impl Sink {
     pub(crate) fn end(&mut self) {
         if let State::Threaded(writer) = &mut self.state {
             writer.pieces = None;
+        }
+    }
+
+    /// What there is of it so far, if there is anything new.
+    pub(crate) fn seen(&mut self) -> Option<Seen> {
+        match &mut self.state {
+            State::Inline(capture) => capture.seen(),
+            State::Threaded(writer) => writer.shared.capture().as_mut().and_then(|capture| capture.seen()),
+            State::Done => None,
         }
     }
 

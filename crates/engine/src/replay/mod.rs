@@ -90,7 +90,7 @@ impl Engine {
         let approvals = recorded.approvals;
         let (workdir_then, mut replay) = (recorded.workdir, None);
         let (rules, recording) = (how.rules.clone(), recorded.recording);
-        let backend = tiers::choose(&run.spec)?;
+        let backend = tiers::choose(&self.home, &run.spec)?;
         let spec = run.spec.clone();
         let mut place = self.place_with(backend, &spec, |session, workdir| {
             let Some(terms) = terms else { return Ok(None) };
@@ -138,9 +138,14 @@ impl Engine {
                 let same = |recorded: &&CredentialBound| recorded.name == bound.credential.name;
                 if let Some(recorded) = recorded.credentials.iter().find(same) {
                     bound.placeholder = recorded.placeholder.clone();
+                    for part in &mut bound.parts {
+                        if let Some(placeholder) = recorded.parts.get(&part.env) {
+                            part.placeholder = placeholder.clone();
+                        }
+                    }
                 }
             }
-            let (text, rules) = (policy::read(path)?, policy::rules(path)?);
+            let (text, rules) = (policy::read(path)?, policy::rules(path, None)?);
             return Ok(Some(Terms { text, rules, bound, replay: None }));
         }
         let text = match (&how.policy, &recorded.policy) {
@@ -175,9 +180,15 @@ fn hollow(recorded: &CredentialBound) -> Result<Bound, EngineError> {
         hosts: recorded.hosts.clone(),
         places: places.map_err(|error: cofferdam_vault::PlaceError| bad(error.to_string()))?,
         programs: recorded.programs.clone(),
+        // Nothing that is signed leaves, so it is no matter for what.
+        scopes: Vec::new(),
+        hmac: None,
     };
+    let signs = credential.signs();
+    let credential = Credential { scopes: "*".parse().into_iter().filter(|_| signs).collect(), ..credential };
     let credential = credential.checked().map_err(|error| bad(error.to_string()))?;
-    Ok(Bound::hollow(credential, recorded.placeholder.clone()))
+    let parts = recorded.parts.clone().into_iter().collect();
+    Ok(Bound::hollow(credential, recorded.placeholder.clone(), parts))
 }
 
 /// What this session calls otherwise than the recorded one did.

@@ -164,7 +164,8 @@ impl Reading {
             approvals: Vec::new(),
             without: Vec::new(),
         };
-        let commands = typed.iter().filter(|(_, body)| matches!(body, Body::ExecStarted(_))).count();
+        let commands =
+            typed.iter().filter(|(_, body)| matches!(body, Body::ExecStarted(fact) if !fact.own)).count();
         if started.spec.command.is_empty() || commands > 1 {
             return Err(ReplayError::ManyCommands(commands).into());
         }
@@ -173,7 +174,15 @@ impl Reading {
             .filter(|(_, body)| matches!(body, Body::EgressDecided(_)))
             .map(|(event, body)| (event.seq, body))
             .collect();
+        let own: Vec<Option<u64>> = typed
+            .iter()
+            .filter(|(_, body)| matches!(body, Body::ExecStarted(fact) if fact.own))
+            .map(|(event, _)| Some(event.seq))
+            .collect();
         for (event, body) in &typed {
+            if own.contains(&event.parent) {
+                continue;
+            }
             self.take(&mut session, event, body, &decided)?;
         }
         // They stand in the trace in the order of their ends.
@@ -212,7 +221,7 @@ impl Reading {
             Body::ControlChanged(fact) => {
                 session.without.push(format!("`{}` by {} while it ran", fact.what, fact.by));
             }
-            Body::ExecStarted(fact) => session.tty = fact.tty,
+            Body::ExecStarted(fact) if !fact.own => session.tty = fact.tty,
             Body::Output(fact) => {
                 session.outputs.insert(fact.stream, fact.digest);
             }

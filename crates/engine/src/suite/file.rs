@@ -1,5 +1,6 @@
 //! The file of a suite: its schema, and everything that can be wrong with it without running anything.
 
+use super::panel::{self, WrittenJudge, WrittenScorer};
 use super::{Agent, Baseline, Case, Expect, Suite};
 use crate::error::EngineError;
 use crate::toml_file::{line_of, mistake, parse};
@@ -36,6 +37,9 @@ struct Written {
     tolerance: Vec<Tolerance>,
     #[serde(default)]
     baseline: WrittenBaseline,
+    #[serde(default)]
+    scorer: Vec<WrittenScorer>,
+    judge: Option<WrittenJudge>,
     #[serde(default)]
     session: Vec<WrittenSession>,
 }
@@ -150,8 +154,19 @@ fn read(path: &Path, text: &str) -> Result<Suite, EngineError> {
     let shown = Path::new(path.file_name().unwrap_or(path.as_os_str()));
     let dir = path.parent().unwrap_or(Path::new("/"));
     let wrong = |at: usize, message: String| mistake(shown, line_of(text, at), message);
-    let Written { agent, policy, secret, replay, limits, thresholds, tolerance, baseline, session } =
-        parse(shown, text)?;
+    let Written {
+        agent,
+        policy,
+        secret,
+        replay,
+        limits,
+        thresholds,
+        tolerance,
+        baseline,
+        scorer,
+        judge,
+        session,
+    } = parse(shown, text)?;
     if session.is_empty() {
         let message = "the suite has no sessions: add one, as in [[session]] with id = \"greets\"";
         return Err(wrong(text.len(), message.into()));
@@ -202,12 +217,14 @@ fn read(path: &Path, text: &str) -> Result<Suite, EngineError> {
             dir: dir.join(baseline.dir.unwrap_or_else(|| "baseline".into())),
             keys: baseline.keys.iter().map(|key| there(key, "baseline.keys")).collect::<Result<_, _>>()?,
         },
+        scorers: panel::scorers(scorer, &there, &wrong)?,
+        judge: judge.map(|judge| panel::judge(judge, &there, &wrong)).transpose()?,
         sessions,
         path: path.to_owned(),
     })
 }
 
-type Wrong<'a> = &'a dyn Fn(usize, String) -> EngineError;
+pub(super) type Wrong<'a> = &'a dyn Fn(usize, String) -> EngineError;
 
 fn checked(agent: WrittenAgent, dir: &Path, wrong: Wrong<'_>) -> Result<Agent, EngineError> {
     if let Some(image) = &agent.image {

@@ -2,8 +2,10 @@
 //! the line, the field and the word that was probably meant; nothing is run from a suite that has a mistake.
 
 mod file;
+mod panel;
 
 pub use file::load;
+pub use panel::{Endpoint, How, JudgeApi, JudgeSpec, ScorerSpec};
 
 use cofferdam_gate::{Input, Material, Thresholds};
 use cofferdam_intercept::replay::Rules as ReplayRules;
@@ -26,6 +28,9 @@ pub struct Suite {
     pub limits: Limits,
     pub thresholds: Thresholds,
     pub baseline: Baseline,
+    /// Who else is asked about each session.
+    pub scorers: Vec<ScorerSpec>,
+    pub judge: Option<JudgeSpec>,
     pub sessions: Vec<Case>,
 }
 
