@@ -1,23 +1,32 @@
 //! The command line as data.
 
 mod gate;
+mod init;
+mod kept;
 mod mcp;
 mod replay;
+mod serve;
 mod session;
 mod step;
 mod trace;
 
 pub(crate) use gate::{Compare, Gate, GateCommand, GateRun, Record, Verify};
+pub(crate) use init::Init;
+pub(crate) use kept::{PoolCommand, VolumeCommand};
 pub(crate) use mcp::{Mcp, McpCommand, Wrap};
 pub(crate) use replay::Replay;
-pub(crate) use session::{Create, Exec, Session, SessionCommand, SessionPolicyCommand, Switch};
+pub(crate) use serve::{ApikeyCommand, Serve, TenantCommand};
+pub(crate) use session::{
+    Create, Exec, Session, SessionCommand, SessionPolicyCommand, SessionToolsCommand, Switch,
+};
 pub(crate) use step::{Step, StepCommand};
 pub(crate) use trace::{Format, Query, Trace, TraceCommand};
 
 use clap::{Args as ClapArgs, Parser, Subcommand};
 use cofferdam_engine::KeyKind;
 use cofferdam_model::{
-    BoxUser, Bytes, Changes, Cores, Isolation, LayerPlace, Mount, Profile, Span, Tier, UserMode, Weakness,
+    BoxUser, Bytes, Changes, Cores, Isolation, LayerPlace, Mount, Profile, Span, Syscalls, Tier, UserMode,
+    VolumeMount, Weakness,
 };
 use std::path::PathBuf;
 
@@ -60,14 +69,6 @@ pub(crate) fn parse() -> Result<Args, clap::Error> {
         return Ok(Args { global, command: Command::Run(run) });
     }
     Args::try_parse()
-}
-
-#[derive(Subcommand)]
-pub(crate) enum PoolCommand {
-    /// Tell what is prepared
-    Ls,
-    /// Keep so many of each kind that is asked for; 0 for none
-    Set { size: usize },
 }
 
 #[derive(ClapArgs)]
@@ -121,10 +122,27 @@ pub(crate) enum Command {
         #[command(subcommand)]
         command: PoolCommand,
     },
+    /// Make, list and remove directories that sessions share and that outlive them
+    Volume {
+        #[command(subcommand)]
+        command: VolumeCommand,
+    },
     /// Tell what sessions that stay have used, in all or second by second
     Usage {
         /// Only this one, second by second: an id
         session: Option<cofferdam_model::SessionId>,
+    },
+    /// Serve sandboxes to programs: E2B's SDKs, and REST
+    Serve(Serve),
+    /// Make, list and revoke the keys of the service
+    Apikey {
+        #[command(subcommand)]
+        command: ApikeyCommand,
+    },
+    /// Tell of the tenants of the service
+    Tenant {
+        #[command(subcommand)]
+        command: TenantCommand,
     },
     /// Tell what this host can enforce, and the fix for each no
     Doctor,
@@ -135,6 +153,12 @@ pub(crate) enum Command {
     /// Hold sessions that stay; started by `session create`
     #[command(hide = true)]
     Supervise,
+    /// Make the inside of a virtual machine; started by the first process there
+    #[command(hide = true)]
+    VmInside,
+    /// Start a VMM in the sandbox around it; started by us
+    #[command(hide = true)]
+    VmLaunch { meeting: PathBuf },
     /// Print shell completions
     #[command(hide = true)]
     Completions { shell: clap_complete::Shell },
@@ -233,12 +257,18 @@ pub(crate) struct Asked {
     /// Refuse to run unless this control is in full force (see `cofferdam trace show`); repeatable
     #[arg(long, value_name = "CONTROL")]
     pub(crate) require: Vec<String>,
-    /// Accept a weaker form: rlimits, no-landlock; repeatable
+    /// Accept a weaker form: rlimits, no-landlock, no-capture; repeatable
     #[arg(long, value_name = "WEAKNESS")]
     pub(crate) accept: Vec<Weakness>,
     /// Rules for everything that is to leave (see `cofferdam policy`); without them nothing does
     #[arg(long, value_name = "FILE")]
     pub(crate) policy: Option<PathBuf>,
+    /// The registry of tools: only the programs that it names exist inside, and what leaves is theirs
+    #[arg(long, value_name = "FILE")]
+    pub(crate) tools: Option<PathBuf>,
+    /// Only this tool of the registry
+    #[arg(long, value_name = "NAME", requires = "tools")]
+    pub(crate) tool: Option<String>,
     /// A credential of the vault that the session may use: inside there is a placeholder; repeatable
     #[arg(long, value_name = "NAME")]
     pub(crate) secret: Vec<String>,
@@ -257,6 +287,9 @@ pub(crate) struct Asked {
     /// Show a path of the host inside; read-only unless `:rw`; repeatable
     #[arg(long, value_name = "SRC:DST[:ro|rw]")]
     pub(crate) mount: Vec<Mount>,
+    /// Show a named volume inside, which keeps what is written (see `cofferdam volume`); repeatable
+    #[arg(long, value_name = "NAME:DST[:rw|ro]")]
+    pub(crate) volume: Vec<VolumeMount>,
     /// Hide a path of the work dir, beyond the built-in list; repeatable
     #[arg(long, value_name = "PATH")]
     pub(crate) hide: Vec<PathBuf>,
@@ -293,6 +326,16 @@ pub(crate) struct Asked {
     /// Let the inside make namespaces of its own (browsers, nested sandboxes); weaker, and reported
     #[arg(long)]
     pub(crate) nested: bool,
+    /// Which system calls are put on record: surface (what is refused), all (also what is let through and does
+    /// something: programs, files, addresses)
+    #[arg(long, value_name = "WHICH")]
+    pub(crate) syscalls: Option<Syscalls>,
+    /// Have a browser inside, driven by COFFERDAM_CDP_URL: what is asked of it is judged and recorded
+    #[arg(long)]
+    pub(crate) browser: bool,
+    /// Have the endpoint for workflow steps (COFFERDAM_STEPS_URL) without a policy too
+    #[arg(long)]
+    pub(crate) steps: bool,
     /// Wait for the disk whenever the trace is signed
     #[arg(long)]
     pub(crate) durable: bool,
@@ -416,8 +459,8 @@ pub(crate) struct SecretAdd {
     /// A host that it may be sent to, or *.DOMAIN for all below one; repeatable
     #[arg(long = "for", value_name = "HOST", num_args = 1..)]
     pub(crate) hosts: Vec<String>,
-    /// Where in a request it may stand: bearer, basic, header:NAME, query:NAME, body:PATH; repeatable
-    /// [default: bearer]
+    /// Where in a request it may stand: bearer, basic, header:NAME, query:NAME, body:PATH; or what it signs or is exchanged
+    /// for: sigv4, sigv4a, azure-shared-key, hmac:FILE, jwt, oauth, github-app; repeatable [default: bearer]
     #[arg(long = "as", value_name = "PLACE", num_args = 1..)]
     pub(crate) places: Vec<String>,
     /// Hosts, places and variable of a service: github, stripe, openai, anthropic, …
@@ -427,32 +470,14 @@ pub(crate) struct SecretAdd {
     /// NAME in capitals]
     #[arg(long, value_name = "VAR")]
     pub(crate) env: Option<String>,
+    /// What it may sign for: SERVICE or SERVICE/REGION, as in s3/eu-west-1; repeatable [default: every service but
+    /// those that give out credentials]
+    #[arg(long, value_name = "SCOPE", num_args = 1..)]
+    pub(crate) scope: Vec<String>,
     /// A program inside that may spend it, by its absolute path; repeatable [default: all]
     #[arg(long, value_name = "PATH")]
     pub(crate) program: Vec<String>,
     /// Taken so that it can be refused without being repeated
     #[arg(hide = true)]
     pub(crate) value: Vec<String>,
-}
-
-#[derive(ClapArgs)]
-pub(crate) struct Init {
-    /// The agent to set up for: claude, codex, gemini-cli, aider, goose, opencode, python, node [default: the one
-    /// found here]
-    pub(crate) agent: Option<String>,
-    /// Also let it use this service (stripe, slack, github, …); repeatable
-    #[arg(long, value_name = "SERVICE")]
-    pub(crate) with: Vec<String>,
-    /// Put the keys that were found into the vault, each from where it is
-    #[arg(long)]
-    pub(crate) add_secrets: bool,
-    /// Where to write the session's description; its policy goes beside it
-    #[arg(long, value_name = "FILE", default_value = "cofferdam.toml")]
-    pub(crate) out: PathBuf,
-    /// Replace what is there
-    #[arg(long)]
-    pub(crate) force: bool,
-    /// The command that starts the agent, where that is not to be found out
-    #[arg(last = true, value_name = "CMD")]
-    pub(crate) command: Vec<String>,
 }

@@ -2,6 +2,7 @@
 
 use crate::args::Global;
 use cofferdam_engine::EngineError;
+use cofferdam_server::ServeError;
 use serde::Serialize;
 use serde_json::json;
 use std::fmt;
@@ -20,20 +21,22 @@ pub(crate) enum Failure {
     Engine(EngineError),
     Usage(String),
     Io(io::Error),
+    /// Of the service.
+    Serve(ServeError),
 }
 
 impl Failure {
     /// 2 for usage, configuration and internal errors; 4 for refusals.
     pub(crate) fn code(&self) -> u8 {
         match self {
-            Self::Engine(error) if error.is_refusal() => 4,
+            Self::Engine(error) | Self::Serve(ServeError::Engine(error)) if error.is_refusal() => 4,
             _ => 2,
         }
     }
 
     fn kind(&self) -> &'static str {
         match self {
-            Self::Engine(error) if error.is_refusal() => "refused",
+            Self::Engine(error) | Self::Serve(ServeError::Engine(error)) if error.is_refusal() => "refused",
             Self::Usage(_) => "usage",
             _ => "error",
         }
@@ -46,6 +49,7 @@ impl fmt::Display for Failure {
             Self::Engine(error) => error.fmt(f),
             Self::Usage(text) => f.write_str(text),
             Self::Io(error) => error.fmt(f),
+            Self::Serve(error) => error.fmt(f),
         }
     }
 }
@@ -53,6 +57,12 @@ impl fmt::Display for Failure {
 impl From<EngineError> for Failure {
     fn from(error: EngineError) -> Self {
         Self::Engine(error)
+    }
+}
+
+impl From<ServeError> for Failure {
+    fn from(error: ServeError) -> Self {
+        Self::Serve(error)
     }
 }
 

@@ -1,5 +1,6 @@
 //! A trace told to a person at eighty columns.
 
+mod browser;
 mod egress;
 mod model;
 pub(crate) mod replay;
@@ -110,7 +111,8 @@ impl Page<'_> {
             Moment::Exec(exec) => {
                 let fact = &exec.started.fact;
                 let tty = if fact.tty { " on a terminal" } else { "" };
-                let text = format!("{} (as {}{tty})", command_line(&fact.argv), fact.user);
+                let argv = if fact.own { fact.argv.get(3..4).unwrap_or_default() } else { &fact.argv };
+                let text = format!("{} (as {}{tty})", command_line(argv), fact.user);
                 self.line(&format!("{clock}  exec      {}", wrap(&text, 20, WIDTH)));
             }
             Moment::Output(told) => self.output_of(&clock, &told.fact, full, payload),
@@ -127,12 +129,7 @@ impl Page<'_> {
     }
 
     fn output_of(&mut self, clock: &str, seen: &OutputCaptured, full: bool, payload: Payload<'_>) {
-        let name = match seen.stream {
-            Stream::Stdin => "stdin",
-            Stream::Stdout => "stdout",
-            Stream::Stderr => "stderr",
-            Stream::Tty => "terminal",
-        };
+        let name = stream(seen.stream);
         let digest = seen.digest.to_string();
         self.line(&format!("{clock}  {name:<9} {}, sha256 {}…", Bytes(seen.bytes), &digest[..16]));
         let Some(head) = seen.head.as_ref().and_then(payload) else { return };
@@ -201,6 +198,15 @@ fn moments(story: &Story) -> Vec<(u64, u64, Moment<'_>)> {
     for exec in &story.execs {
         all.push((exec.started.seq, exec.started.time_us, Moment::Exec(exec)));
         all.extend(exec.outputs.iter().map(|told| (told.seq, told.time_us, Moment::Output(told))));
+        // Of a run that was killed, the last that was heard.
+        for told in &exec.seen {
+            if !exec.outputs.iter().any(|output| output.fact.stream == told.fact.stream) {
+                let (bytes, digest) = (Bytes(told.fact.bytes), told.fact.digest.to_string());
+                let text =
+                    format!("{bytes} of {} so far, sha256 {}…", stream(told.fact.stream), &digest[..16]);
+                all.push((told.seq, told.time_us, Moment::Line("output", Paint::Dim, text)));
+            }
+        }
         if let Some(told) = &exec.exited {
             all.push((told.seq, told.time_us, Moment::Exit(&told.fact.exit, &told.fact.usage)));
         }
@@ -216,6 +222,11 @@ fn moments(story: &Story) -> Vec<(u64, u64, Moment<'_>)> {
             fact.reason
         );
         all.push((told.seq, told.time_us, Moment::Line("blocked", Paint::Bad, text)));
+    }
+    for told in &story.programs {
+        let argv = told.fact.about.get(1..).unwrap_or_default();
+        let text = format!("{} (by {})", fit(&command_line(argv), 200), printable(&told.fact.program));
+        all.push((told.seq, told.time_us, Moment::Line("program", Paint::Dim, text)));
     }
     for told in &story.limits {
         all.push((told.seq, told.time_us, Moment::Line("limit", Paint::Bad, told.fact.detail.clone())));
@@ -242,6 +253,15 @@ fn moments(story: &Story) -> Vec<(u64, u64, Moment<'_>)> {
         all.push((told.seq, told.time_us, Moment::Line(verb, Paint::Bold, text)));
     }
     all
+}
+
+fn stream(stream: Stream) -> &'static str {
+    match stream {
+        Stream::Stdin => "stdin",
+        Stream::Stdout => "stdout",
+        Stream::Stderr => "stderr",
+        Stream::Tty => "terminal",
+    }
 }
 
 fn rest(hidden: usize, seen: &OutputCaptured) -> String {

@@ -70,8 +70,8 @@ pub(crate) struct GateRun {
     /// Sessions at once [default: by cores and memory]
     #[arg(long, value_name = "N")]
     pub(crate) concurrency: Option<usize>,
-    /// Compare with the traces of this directory [default: the suite's]
-    #[arg(long, value_name = "DIR")]
+    /// Compare with the traces of this directory, or with the suite's as of this branch, tag or commit
+    #[arg(long, value_name = "DIR|REF")]
     pub(crate) baseline: Option<PathBuf>,
     /// Only this part of the suite, as in 2/4
     #[arg(long, value_name = "I/N", value_parser = shard)]
@@ -82,6 +82,9 @@ pub(crate) struct GateRun {
     /// Run a session that does not pass so many times more
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub(crate) retries: u32,
+    /// Do not ask the judge: take what it answered in this result of before
+    #[arg(long, value_name = "DIR")]
+    pub(crate) judged: Option<PathBuf>,
     /// Private key to sign with (PEM file) [default: $COFFERDAM_GATE_KEY, else this machine's]
     #[arg(long, value_name = "KEY")]
     pub(crate) key: Option<PathBuf>,

@@ -27,6 +27,6 @@ pub(crate) struct Wrap {
     #[arg(long, value_name = "FILE")]
     pub(crate) trace_out: Option<PathBuf>,
     /// The server and its arguments; its client speaks to it on our stdin and stdout
-    #[arg(last = true, required = true, value_name = "SERVER")]
+    #[arg(last = true, required_unless_present = "tool", conflicts_with = "tool", value_name = "SERVER")]
     pub(crate) command: Vec<String>,
 }

@@ -24,6 +24,14 @@ pub(crate) enum SessionCommand {
     },
     /// Run a command in a session; its input, output and exit code are the command's own
     Exec(Box<Exec>),
+    /// Copy a file or a directory into a session, or a file out of it; one of the two is SESSION:PATH
+    Cp {
+        /// Who it is to belong to in a box: user, root [default: user]
+        #[arg(long, value_name = "WHO")]
+        user: Option<String>,
+        from: String,
+        to: String,
+    },
     /// Open a transaction, within the innermost one if there is one
     Begin {
         /// A name, an id, or the beginning of one
@@ -76,6 +84,20 @@ pub(crate) enum SessionCommand {
         #[arg(long, value_name = "NAME")]
         rm: Option<String>,
     },
+    /// Write what a session, or a snapshot, has made of its work dir to one compressed file
+    Archive {
+        /// A session or a snapshot, by its name; a session also by its id, or the beginning of one
+        session: String,
+        /// The file, which is not there yet
+        file: PathBuf,
+    },
+    /// Make a snapshot from an archive; `create --from` begins with its files
+    Unarchive {
+        /// What `archive` wrote
+        file: PathBuf,
+        /// What to call the snapshot
+        name: String,
+    },
     /// Make sessions that begin with the files of one; prints their ids
     Fork {
         /// A name, an id, or the beginning of one
@@ -127,6 +149,11 @@ pub(crate) enum SessionCommand {
         #[command(subcommand)]
         command: SessionPolicyCommand,
     },
+    /// Show other programs and paths, and let other hosts be reached, from the next command on
+    Tools {
+        #[command(subcommand)]
+        command: SessionToolsCommand,
+    },
     /// Take a credential back: what was sent with it is cut
     Revoke {
         /// A name, an id, or the beginning of one
@@ -139,12 +166,41 @@ pub(crate) enum SessionCommand {
         session: String,
         secret: String,
     },
+    /// Bound what a session may still use, from now on; without a bound, lift the one that is set
+    Cap {
+        /// A name, an id, or the beginning of one
+        session: String,
+        /// What calls of models may cost, in dollars, as in 2.50
+        #[arg(long, value_name = "DOLLARS")]
+        spend: Option<String>,
+        /// Tokens that models may read and write
+        #[arg(long, value_name = "N")]
+        tokens: Option<u64>,
+        #[arg(long, value_name = "N")]
+        requests: Option<u64>,
+        /// Most bytes of request bodies, as in 10M
+        #[arg(long, value_name = "SIZE")]
+        bytes_up: Option<Bytes>,
+        /// Most bytes of response bodies
+        #[arg(long, value_name = "SIZE")]
+        bytes_down: Option<Bytes>,
+    },
     /// Let nothing out of a session (`off`), or let it out again (`on`)
     Egress {
         /// A name, an id, or the beginning of one
         session: String,
         #[arg(value_enum)]
         to: Switch,
+    },
+}
+
+#[derive(Subcommand)]
+pub(crate) enum SessionToolsCommand {
+    /// Put another registry of tools in the place of the one it was made with
+    Set {
+        /// A name, an id, or the beginning of one
+        session: String,
+        file: PathBuf,
     },
 }
 

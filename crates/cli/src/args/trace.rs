@@ -48,6 +48,15 @@ pub(crate) enum TraceCommand {
     },
     /// Find events, of all traces or of one
     Query(Query),
+    /// Tell what one run did that another did not, without a judgement (see `cofferdam compare`)
+    Diff {
+        /// An id, the beginning of one, `latest`, or a file, also of another tool's
+        base: String,
+        new: String,
+        /// Also what differs and means nothing: ids dealt out anew, times, other notations
+        #[arg(long)]
+        full: bool,
+    },
     /// Bring in a bundle file that `export --format bundle` wrote
     Import { file: PathBuf },
 }
@@ -60,6 +69,8 @@ pub(crate) enum Format {
     Bundle,
     /// Spans of OpenTelemetry, by the GenAI conventions
     Otlp,
+    /// A trajectory of messages and calls (ATIF), for tools that know agents
+    Atif,
 }
 
 /// All that is named must match.

@@ -39,7 +39,11 @@ fn list(engine: &Engine, output: &Output) -> Result<u8, Failure> {
         output
             .data(&format!("  {}\n", fit(&format!("{} {}", one.method, printable(&one.url)), WIDTH - 2)))?;
         let program = one.program.map(|path| format!(" from {}", printable(&path))).unwrap_or_default();
-        let held = format!("held by rule `{}`{program}: {}", one.rule, printable(&one.reason));
+        let spends = match one.credentials.is_empty() {
+            true => String::new(),
+            false => format!(" with {}", printable(&one.credentials.join(", "))),
+        };
+        let held = format!("held by rule `{}`{program}{spends}: {}", one.rule, printable(&one.reason));
         output.data(&format!("  {}\n", wrap(&held, 2, WIDTH)))?;
         output.data(&format!("  denied by itself in {} s\n", one.until.saturating_sub(now)))?;
     }

@@ -2,11 +2,13 @@
 
 use crate::output::{Failure, Output, Paint};
 use crate::story::wrap;
-use cofferdam_engine::{Fact, TierFact, facts, tiers};
+use cofferdam_engine::{Engine, Fact, TierFact, facts, tiers};
 use serde_json::json;
+use std::path::PathBuf;
 
-pub(crate) fn run(output: &Output) -> Result<u8, Failure> {
-    let (tiers, facts) = (tiers(), facts());
+pub(crate) fn run(home: Option<PathBuf>, output: &Output) -> Result<u8, Failure> {
+    let engine = Engine::open(home)?;
+    let (tiers, facts) = (tiers(engine.home().path()), facts());
     let works = tiers.iter().any(|tier| tier.works);
     if output.json {
         let facts: Vec<_> = facts

@@ -4,18 +4,27 @@
 use crate::args;
 use crate::output::{Failure, Output, Paint};
 use crate::story::wrap;
+use cofferdam_engine::Engine;
 use cofferdam_engine::escape::{self, Check, Checked, Options, TierScore};
 use serde_json::json;
+use std::path::PathBuf;
 
 const WIDTH: usize = 80;
 
-pub(crate) fn run(args: &args::Escape, output: &Output) -> Result<u8, Failure> {
+pub(crate) fn run(home: Option<PathBuf>, args: &args::Escape, output: &Output) -> Result<u8, Failure> {
     let only = chosen(&args.check)?;
     if args.list {
         list(&only, output)?;
         return Ok(0);
     }
     let score = escape::score(&Options { tier: args.tier, only, without: args.without.clone() })?;
+    // Kept for the evidence of a gate; a host without a place for it is scored all the same.
+    if args.check.is_empty() && args.without.is_empty() && args.tier.is_none() {
+        let kept = Engine::open(home).and_then(|engine| engine.keep_escape(&score));
+        if let Err(error) = kept {
+            output.remark(format!("the score is not kept: {error}"));
+        }
+    }
     let open = score.tiers.iter().any(|tier| tier.blocked < tier.total);
     match output.json {
         true => output.value(&score)?,

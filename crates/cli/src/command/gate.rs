@@ -37,6 +37,7 @@ fn gate_run(home: Option<PathBuf>, args: GateRun, output: &Output) -> Result<u8,
         shard: args.shard,
         only: args.only,
         retries: args.retries,
+        judged: args.judged,
         key: args.key,
         by: BY.into(),
     };

@@ -16,7 +16,10 @@ pub(crate) fn run(home: Option<PathBuf>, mcp: Mcp, output: &Output) -> Result<u8
 
 fn wrap(home: Option<PathBuf>, wrap: Wrap, output: &Output) -> Result<u8, Failure> {
     let durable = wrap.asked.durable;
-    let spec = run::spec(wrap.asked, wrap.command, Changes::Keep)?;
+    let mut spec = run::spec(wrap.asked, wrap.command, Changes::Keep)?;
+    if let (true, Some(tools), Some(tool)) = (spec.command.is_empty(), &spec.tools, &spec.tool) {
+        spec.command = cofferdam_engine::declared_server(tools, tool)?;
+    }
     if spec.changes == Changes::Ask {
         let text = "--changes ask: the terminal belongs to the server and its client; say keep or discard";
         return Err(Failure::Usage(text.into()));

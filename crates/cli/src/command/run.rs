@@ -83,17 +83,20 @@ pub(crate) fn spec(
     macro_rules! overrides {
         ($($flag:ident => $field:expr),+) => { $(if let Some(value) = args.$flag { $field = value; })+ };
     }
-    overrides!(isolation => spec.isolation, profile => spec.profile, users => spec.users, changes => spec.changes, layer => spec.layer, user => spec.user);
+    overrides!(isolation => spec.isolation, profile => spec.profile, users => spec.users, changes => spec.changes, layer => spec.layer, user => spec.user, syscalls => spec.syscalls);
     macro_rules! replaces {
         ($($flag:ident => $field:expr),+) => { $(if args.$flag.is_some() { $field = args.$flag; })+ };
     }
-    replaces!(floor => spec.floor, workdir => spec.workdir, policy => spec.policy, cpu => spec.limits.cpu, memory => spec.limits.memory);
+    replaces!(floor => spec.floor, workdir => spec.workdir, policy => spec.policy, tools => spec.tools, tool => spec.tool, cpu => spec.limits.cpu, memory => spec.limits.memory);
     replaces!(pids => spec.limits.pids, disk => spec.limits.disk, files => spec.limits.files);
     replaces!(timeout => spec.limits.timeout, output => spec.limits.output);
     spec.nested |= args.nested;
+    spec.browser |= args.browser;
+    spec.steps |= args.steps;
     spec.require.extend(args.require);
     spec.accept.extend(args.accept);
     spec.mounts.extend(args.mount);
+    spec.volumes.extend(args.volume);
     spec.hide.extend(args.hide);
     spec.secrets.extend(args.secret);
     for entry in args.env {
@@ -195,6 +198,7 @@ pub(crate) fn report(outcome: &Outcome, output: &Output) {
             "limits": outcome.limits,
             "changes": outcome.decided,
             "denied": outcome.denied.0,
+            "refused": outcome.refused,
             "trace": outcome.trace.to_string_lossy(),
         }));
         return;

@@ -44,6 +44,7 @@ fn add(secrets: &Secrets<'_>, add: SecretAdd, output: &Output) -> Result<u8, Fai
         preset: add.preset,
         env: add.env,
         programs: add.program,
+        scopes: add.scope,
     };
     let kept = secrets.add(draft)?;
     let SecretEntry { name, env, hosts, places, live, source, .. } = &kept.entry;
@@ -137,6 +138,9 @@ fn told(entry: &SecretEntry, output: &Output) -> String {
         story::wrap(&entry.hosts.join(" "), 8, 80).trim_start(),
         entry.places.join(" "),
     );
+    if !entry.scopes.is_empty() {
+        text.push_str(&format!("  signs {}\n", entry.scopes.join(" ")));
+    }
     if !entry.programs.is_empty() {
         text.push_str(&format!("  by    {}\n", story::printable(&entry.programs.join(" "))));
     }

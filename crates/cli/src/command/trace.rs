@@ -1,5 +1,6 @@
-//! `cofferdam trace`: list, show, verify, query, export, import.
+//! `cofferdam trace`: list, show, verify, query, diff, export, import.
 
+mod diff;
 mod query;
 
 use crate::args::{Format, Trace as Args, TraceCommand};
@@ -8,7 +9,7 @@ use crate::story;
 use cofferdam_engine::{Engine, State, Summary, TraceState, Verification};
 use serde_json::json;
 use std::fs::File;
-use std::io::{self, Write as _};
+use std::io;
 use std::path::{Path, PathBuf};
 
 /// An unfinished trace: neither valid nor broken.
@@ -26,6 +27,7 @@ pub(crate) fn run(home: Option<PathBuf>, args: Args, output: &Output) -> Result<
             None => export(&engine, &trace, format, out.as_deref()),
         },
         TraceCommand::Query(asked) => query::run(&engine, asked, output),
+        TraceCommand::Diff { base, new, full } => diff::run(&engine, &base, &new, full, output),
         TraceCommand::Import { file } => import(&engine, &file, output),
     }
 }
@@ -129,13 +131,15 @@ fn export(engine: &Engine, name: &str, format: Format, out: Option<&Path>) -> Re
     match format {
         Format::Jsonl => engine.export_events(&trace, &mut to)?,
         Format::Bundle => engine.export_bundle(&trace, to)?,
-        Format::Otlp => {
-            let spans = engine.export_otlp(&trace)?;
-            serde_json::to_writer(&mut to, &spans).map_err(io::Error::from)?;
-            to.write_all(b"\n")?;
-        }
+        Format::Otlp => document(&mut to, &engine.export_otlp(&trace)?)?,
+        Format::Atif => document(&mut to, &engine.export_atif(&trace)?)?,
     }
     Ok(0)
+}
+
+fn document(to: &mut dyn io::Write, value: &serde_json::Value) -> io::Result<()> {
+    serde_json::to_writer(&mut *to, value).map_err(io::Error::from)?;
+    to.write_all(b"\n")
 }
 
 fn import(engine: &Engine, file: &Path, output: &Output) -> Result<u8, Failure> {

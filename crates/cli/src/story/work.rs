@@ -31,6 +31,14 @@ fn line(told: &Told<Body>, all: &[Told<Body>]) -> Option<Moment<'static>> {
             let from = if fact.from == ToolSide::Client { "client" } else { "server" };
             ("fault", Paint::Care, format!("the {from} sent what is not passed on: {}", fact.detail))
         }
+        Body::BrowserStarted(fact) => {
+            let own = if fact.own_sandbox { "its own sandbox is on" } else { "without a sandbox of its own" };
+            ("browser", Paint::Dim, format!("{} is up, {own}", fact.product))
+        }
+        Body::BrowserActed(fact) => super::browser::acted(fact, told.seq, all),
+        Body::BrowserSeen(fact) => super::browser::seen(fact),
+        Body::BrowserFault(fact) => ("fault", Paint::Care, fact.detail.clone()),
+        Body::BrowserEnded(fact) => ("browser", Paint::Dim, format!("it is gone: {}", fact.reason)),
         Body::StepStarted(fact) => started(fact, told.seq, all),
         Body::StepReplanned(fact) => ("replan", Paint::Bold, fact.name.clone()),
         // Told with what they belong to.
@@ -109,7 +117,7 @@ fn started(fact: &StepStarted, seq: u64, all: &[Told<Body>]) -> (&'static str, P
     ("step", Paint::Bold, text)
 }
 
-fn content(content: &Content) -> String {
+pub(super) fn content(content: &Content) -> String {
     match content {
         Content::Text(text) => fit(text, SHOWN),
         Content::Kept(blob) => format!("({} bytes, sha256 {}…)", blob.size, &blob.digest.to_string()[..16]),

@@ -64,7 +64,12 @@ fn the_commands_are_these() {
       verify   Check a gate's signed result
       step     Tell of a workflow's steps, inside a session
       pool     Keep sandboxes prepared, so that a session begins sooner
+      volume   Make, list and remove directories that sessions share and that
+               outlive them
       usage    Tell what sessions that stay have used, in all or second by second
+      serve    Serve sandboxes to programs: E2B's SDKs, and REST
+      apikey   Make, list and revoke the keys of the service
+      tenant   Tell of the tenants of the service
       doctor   Tell what this host can enforce, and the fix for each no
       escape   Try to get out of a sandbox in every way we know, and tell what was
                blocked

@@ -85,7 +85,7 @@ fn nothing_is_left_after_a_run() {
         site.sh(&format!("(setsid sh -c ': {mark}; sleep 1000; :' &); echo x > file; exit 3")).exits(3);
         site.run(&["sleep", "1000"]).with(&["--timeout", "200ms"]).exits(124);
         site.run(&["no-such-program"]).exits(127);
-        site.run(&["true"]).with(&["--floor", "microvm"]).exits(125);
+        site.run(&["true"]).with(&["--isolation", "process", "--floor", "microvm"]).exits(125);
         assert_eq!(processes_with(&mark), Vec::<String>::new());
         nothing_is_left(site);
     });

@@ -53,7 +53,8 @@ fn what_is_in_force_can_be_required() {
 fn an_unmet_floor_is_refused() {
     each(|site| {
         for floor in ["microvm", "gvisor"] {
-            let done = site.run(&["echo", "ran"]).with(&["--floor", floor]).exits(125);
+            let done =
+                site.run(&["echo", "ran"]).with(&["--isolation", "process", "--floor", floor]).exits(125);
             assert!(done.out().is_empty() && done.err().contains(floor), "{}", done.err());
         }
         site.run(&["true"]).with(&["--floor", "process"]).exits(0);
@@ -80,9 +81,19 @@ fn a_refused_run_is_on_record() {
 fn what_is_weaker_by_request_is_told() {
     each(|site| {
         let mount = format!("{}:/data:rw", site.home().display());
-        site.sh("unshare -Ur true").with(&["--nested", "--mount", &mount]).exits(0);
+        // As nested sandboxes do it: namespaces, a mount, a /proc of its own.
+        let script =
+            "unshare -Urmpf --mount-proc sh -c 'mount -t tmpfs none /tmp && ls /proc | grep -c ^[0-9]'";
+        let done = site.sh(script).with(&["--nested", "--mount", &mount]).exits(0);
+        assert!(done.out().trim().parse::<u32>().unwrap() < 5, "{}", done.out());
+        // The settings of the kernel are nobody's there either.
+        let done = site
+            .sh("echo x > /.cofferdam/proc/sys/kernel/core_pattern")
+            .with(&["--nested", "--mount", &mount])
+            .done();
+        assert_ne!(done.code(), 0);
         let report = &site.bodies("enforcement")[0];
-        for name in ["seccomp", "filesystem.host", "landlock"] {
+        for name in ["seccomp", "filesystem.host", "landlock", "proc"] {
             let controls = report["controls"].as_array().unwrap();
             let line = controls.iter().find(|control| control["name"] == name).unwrap();
             assert_eq!(line["state"], "weaker", "{line}");

@@ -488,7 +488,7 @@ fn what_is_not_there_is_said() {
     assert_eq!(hall.call(&["ls"]).exits(0).out(), "");
     assert!(hall.creating(&["--name", "Not A Name"]).exits(2).err().contains("live.name"));
     assert!(hall.creating(&["--workdir", "/nowhere"]).exits(2).err().contains("/nowhere"));
-    hall.creating(&["--floor", "microvm"]).exits(4);
+    hall.creating(&["--isolation", "process", "--floor", "microvm"]).exits(4);
     let running = site.run(&["sleep", "1000"]).start();
     let listed = eventually("the run to be listed", || {
         let out = hall.call(&["ls"]).exits(0).out();

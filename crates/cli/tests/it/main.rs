@@ -3,9 +3,13 @@
 #[cfg(test)]
 mod alerts;
 #[cfg(test)]
+mod browser;
+#[cfg(test)]
 mod changes;
 #[cfg(test)]
 mod commands;
+#[cfg(test)]
+mod copy;
 #[cfg(test)]
 mod crash;
 #[cfg(test)]
@@ -29,6 +33,8 @@ mod mcp;
 #[cfg(test)]
 mod mcp_http;
 #[cfg(test)]
+mod microvm;
+#[cfg(test)]
 mod policy;
 #[cfg(test)]
 mod pool;
@@ -39,17 +45,29 @@ mod replay;
 #[cfg(test)]
 mod run;
 #[cfg(test)]
+mod sdk;
+#[cfg(test)]
 mod secret;
+#[cfg(test)]
+mod serve;
+#[cfg(test)]
+mod sign;
 #[cfg(test)]
 mod snapshot;
 #[cfg(test)]
 mod steps;
 #[cfg(test)]
+mod syscalls;
+#[cfg(test)]
 mod terminal;
+#[cfg(test)]
+mod tools;
 #[cfg(test)]
 mod trace;
 #[cfg(test)]
 mod tx;
+#[cfg(test)]
+mod volume;
 
 #[cfg(test)]
 use cofferdam_testkit::{Mode, Site, for_each_mode, is_root};

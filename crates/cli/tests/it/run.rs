@@ -218,9 +218,13 @@ fn json(text: &str) -> Value {
 #[test]
 fn a_floor_that_is_not_met_is_refused() {
     each(|site| {
-        let done = site.run(&["echo", "ran"]).with(&["--floor", "microvm"]).exits(125);
+        let done =
+            site.run(&["echo", "ran"]).with(&["--isolation", "process", "--floor", "microvm"]).exits(125);
         assert!(done.out().is_empty() && done.err().contains("microvm"), "{}", done.err());
-        let done = site.run(&["echo", "ran"]).with(&["--floor", "microvm", "--json"]).exits(125);
+        let done = site
+            .run(&["echo", "ran"])
+            .with(&["--isolation", "process", "--floor", "microvm", "--json"])
+            .exits(125);
         let told = json(&done.err());
         assert_eq!((&told["error"]["kind"], &told["exit"]), (&"refused".into(), &125.into()));
         assert!(told["error"]["message"].as_str().unwrap().contains("microvm"));

@@ -195,8 +195,12 @@ fn mistakes_are_named_with_the_way_out() {
     check(&["--for", "https://a.example/x"], FIRST, "--for a.example");
     check(&["--for", "*.com"], FIRST, "strangers");
     check(&["--for", "169.254.169.254"], FIRST, "metadata");
-    check(&["--for", "a.example", "--as", "sigv4"], FIRST, "bearer, basic, header:NAME");
-    check(&["--preset", "aws"], FIRST, "signed");
+    check(&["--for", "a.example", "--as", "sigv4"], FIRST, "no `aws_access_key_id` in it");
+    check(&["--preset", "aws"], FIRST, "credentials file of AWS");
+    check(&["--for", "a.example", "--as", "sigv4", "bearer"], FIRST, "declare no other place");
+    check(&["--for", "a.example", "--scope", "s3"], FIRST, "leave out --scope");
+    check(&["--for", "a.example", "--as", "hmac:/nonexistent"], FIRST, "/nonexistent");
+    check(&["--for", "a.example", "--as", "ssh"], FIRST, "bearer, basic, header:NAME");
     check(&["--preset", "strip"], FIRST, "stripe");
     check(&["--for", "a.example", "--env", "PATH"], FIRST, "--env");
     check(&["--for", "a.example", "--live"], FIRST, "--live");

@@ -180,9 +180,6 @@ fn what_cannot_be_had_is_said() {
         let told = hall.call(words).exits(code).err();
         assert!(told.contains(part), "{words:?}: {told}");
     };
-    hall.create(&["--name", "memory"]);
-    refused(&["snapshot", "memory", "one"], 4, "--layer disk");
-    refused(&["fork", "memory"], 4, "--layer disk");
     hall.create(&[DISK, &["--name", "s"]].concat());
     refused(&["snapshot", "--processes", "s", "one"], 4, "criu");
     refused(&["snapshot", "s", "../x"], 2, "no name");
@@ -202,6 +199,36 @@ fn what_cannot_be_had_is_said() {
     fs::create_dir(&elsewhere).unwrap();
     site.give(&elsewhere);
     hall.call(&["create", "--from", "one"]).with(&["--workdir", elsewhere.to_str().unwrap()]).exits(2);
+}
+
+/// A layer in memory is copied when it is frozen, and is told and kept with those beneath it as one.
+#[test]
+fn a_layer_in_memory_can_be_kept_too() {
+    each(|site| {
+        furnish(site);
+        let hall = Hall(site);
+        hall.create(&["--name", "s"]);
+        hall.does("s", CHANGE);
+        let before = hall.print("s");
+        hall.asks(&["snapshot", "s", "one"]);
+        assert_eq!(hall.print("s"), before);
+        hall.does("s", "echo later > later; rm -rf dir");
+        let fork = hall.call(&["fork", "s"]).exits(0).out().trim().to_owned();
+        let after = hall.print("s");
+        assert_eq!(hall.print(&fork), after);
+        hall.asks(&["restore", "s", "one"]);
+        assert_eq!(hall.print("s"), before);
+        hall.asks(&["kill", "s", "--changes", "discard"]);
+        hall.does(&fork, "echo fork > fork");
+        let told = hall.call(&["diff", &fork, "--brief"]).exits(0).out();
+        assert!(told.contains("fork") && told.contains("later"), "{told}");
+        hall.asks(&["kill", &fork, "--changes", "keep"]);
+        assert_eq!((site.read("later"), site.read("fork")), ("later\n".into(), "fork\n".into()));
+        assert!(!site.work().join("dir").exists());
+        hall.asks(&["snapshots", "--rm", "one"]);
+        assert_eq!(frozen(site), 0);
+        assert_eq!(site.remains(), Vec::<String>::new());
+    });
 }
 
 /// Wherever the supervisor is killed, the next one finds whole snapshots and removes everything else.

@@ -379,3 +379,58 @@ fn the_check_in_the_documentation_agrees() {
     fs::write(&events, text.replacen("\"tty\":false", "\"tty\":true", 1)).unwrap();
     assert!(!check().status.success(), "a changed event is found");
 }
+
+#[test]
+fn two_traces_are_told_apart() {
+    let site = site();
+    site.sh("echo one > a; true").exits(0);
+    site.sh("echo one > a; true").exits(0);
+    site.sh("echo three > b; exit 4").exits(4);
+    let ids = site.traces();
+    let diff = |base: &str, new: &str| site.call(&["trace", "diff", base, new]).exits(0).out();
+    assert!(diff(&ids[0], &ids[0]).contains("no difference that means anything"));
+    let told = diff(&ids[0], &ids[2]);
+    assert!(told.lines().all(|line| line.chars().count() <= 80), "{told}");
+    assert!(told.contains("added    file created b"), "{told}");
+    assert!(told.contains("removed  file created a"), "{told}");
+    let found = json(&site.call(&["--json", "trace", "diff", &ids[0], &ids[2]]).exits(0).out());
+    assert_eq!(found["base"]["id"], *ids[0]);
+    assert!(found["changes"].as_array().is_some_and(|all| !all.is_empty()), "{found}");
+    let err = site.call(&["trace", "diff", &ids[0], "nosuchtrace"]).exits(2).err();
+    assert!(err.contains("nosuchtrace"), "{err}");
+}
+
+#[test]
+fn a_changed_trace_is_not_taken_for_a_run() {
+    let site = site();
+    let id = eventful(&site);
+    let text = fs::read_to_string(site.events_file(&id)).unwrap();
+    fs::write(site.events_file(&id), text.replace("GIVEN", "TAKEN")).unwrap();
+    let err = site.call(&["trace", "diff", &id, &id]).exits(2).err();
+    assert!(err.contains("not what was signed"), "{err}");
+}
+
+#[test]
+fn a_trajectory_goes_out_and_comes_back() {
+    let site = site();
+    let id = eventful(&site);
+    let out = site.root().join("run.atif.json");
+    let to = out.to_str().unwrap();
+    site.call(&["trace", "export", &id, "--format", "atif", "-o", to]).exits(0);
+    let written = json(&fs::read_to_string(&out).unwrap());
+    assert!(written["schema_version"].as_str().unwrap().starts_with("ATIF-v1"), "{written}");
+    let calls: Vec<&Value> = written["steps"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .flat_map(|step| step["tool_calls"].as_array())
+        .flatten()
+        .collect();
+    assert!(
+        calls.iter().any(|call| call["function_name"].as_str().unwrap().starts_with("exec: ")),
+        "{written}"
+    );
+    // Our own reader of foreign trajectories takes it.
+    let told = site.call(&["trace", "diff", to, to]).exits(0).out();
+    assert!(told.contains("no difference that means anything"), "{told}");
+}

@@ -77,6 +77,9 @@ pub(super) fn one(engine: &Engine, session: &SessionId, output: &Output) -> Resu
     field("work dir", printable(&info.workdir.to_string_lossy()));
     let egress = if info.policy { "by its policy" } else { "nothing leaves" };
     field("egress", egress.into());
+    if let Some(url) = &info.browser {
+        field("browser", url.clone());
+    }
     match info.transactions {
         0 => {}
         1 => field("open", "a transaction".into()),

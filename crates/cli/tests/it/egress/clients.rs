@@ -92,8 +92,8 @@ fn java_needs_no_flags() {
     });
 }
 
-/// The servers do check: nobody gets in without the placeholder, nor with one of another making, nor outside with
-/// the placeholder itself.
+/// The servers do check: nobody gets in without the placeholder, nor with a text of another making, nor outside with
+/// the placeholder itself. A real key that is not the session's does not even leave.
 #[test]
 fn nobody_else_is_admitted() {
     staged_once(|stage| {
@@ -101,12 +101,14 @@ fn nobody_else_is_admitted() {
         let script = format!(
             "echo \"$KEY\" >&2\n\
              curl -s -o /dev/null -w '%{{http_code}} ' https://api.corp.example/ok\n\
+             curl -s -o /dev/null -w '%{{http_code}} ' -H 'Authorization: Bearer no-key-at-all' https://api.corp.example/ok\n\
              curl -s -o /dev/null -w '%{{http_code}} ' -H 'Authorization: Bearer {other}' https://api.corp.example/ok\n\
              curl -s -o /dev/null -w '%{{http_code}}' {AUTH} https://api.corp.example/ok"
         );
         let done = stage.sh(&script).exits(0);
-        assert_eq!(done.out(), "401 401 200");
-        let placeholder = done.err().trim().to_owned();
+        assert_eq!(done.out(), "401 401 403 200");
+        // What was refused is told below it.
+        let placeholder = done.err().lines().next().unwrap().to_owned();
         assert!(
             placeholder.starts_with("sk_live_") && placeholder.len() == stage.real.len(),
             "{placeholder}"

@@ -19,6 +19,8 @@ fn writings(value: &str) -> BTreeMap<&'static str, Vec<u8>> {
         let text = text.trim_end_matches('=').as_bytes();
         text[[0, 2, 3][skip]..text.len() - 2].to_vec()
     };
+    // Without the end, which depends on what follows.
+    let most = |text: String| text.as_bytes()[..(text.len() - 4).min(40)].to_vec();
     let each = |form: fn(u8) -> String| value.bytes().map(form).collect::<String>().into_bytes();
     BTreeMap::from([
         ("raw", value.into()),
@@ -26,11 +28,8 @@ fn writings(value: &str) -> BTreeMap<&'static str, Vec<u8>> {
         ("base64", base64(0)),
         ("base64, one later", base64(1)),
         ("base64, two later", base64(2)),
-        (
-            "base64 of a user",
-            STANDARD.encode(format!("{value}:")).trim_end_matches('=').as_bytes()[..40].to_vec(),
-        ),
-        ("base64 for URLs", URL_SAFE_NO_PAD.encode(value).as_bytes()[..40].to_vec()),
+        ("base64 of a user", most(STANDARD.encode(format!("{value}:")))),
+        ("base64 for URLs", most(URL_SAFE_NO_PAD.encode(value))),
         ("hex", each(|byte| format!("{byte:02x}"))),
         ("HEX", each(|byte| format!("{byte:02X}"))),
         ("percent", each(|byte| format!("%{byte:02X}"))),
@@ -39,7 +38,7 @@ fn writings(value: &str) -> BTreeMap<&'static str, Vec<u8>> {
 }
 
 /// What of `value` is found in a tree, as `path: writing`.
-fn found_in(dir: &Path, value: &str) -> Vec<String> {
+pub(crate) fn found_in(dir: &Path, value: &str) -> Vec<String> {
     let mut found = Vec::new();
     for entry in fs::read_dir(dir).unwrap().flatten() {
         let kind = entry.file_type().unwrap();

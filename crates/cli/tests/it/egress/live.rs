@@ -228,3 +228,56 @@ fn a_kill_sends_nothing_that_was_held() {
         assert!(stage.site.bodies("credential.used").is_empty());
     });
 }
+
+#[test]
+fn a_cap_that_is_set_while_it_runs() {
+    staged_once(|stage| {
+        let (running, id) = start(stage, "429");
+        let cap = |words: &[&str]| stage.site.call(&["session", "cap", &id]).with(words);
+        let err = cap(&["--spend", "a lot"]).exits(2).err();
+        assert!(err.contains("--spend a lot") && err.contains("2.50"), "{err}");
+        cap(&["--bytes-down", "10"]).exits(0);
+        let out = running.finish().exits(0).out();
+        assert!(out.starts_with("200\nthe stream broke\n429 "), "{out}");
+        let changed = stage.site.bodies("control.changed");
+        assert_eq!(changed[0]["what"], "cap");
+        assert_eq!(changed[0]["detail"], "10 bytes down");
+    });
+}
+
+/// Calls a model until it is told that it may not.
+const CALLER: &str = r#"
+import openai, os, time
+client = openai.OpenAI(api_key=os.environ["KEY"])
+while True:
+    try:
+        client.chat.completions.create(model="gpt-4o", max_tokens=9, messages=[{"role": "user", "content": "ping"}])
+        print("answered", flush=True)
+        time.sleep(0.05)
+    except openai.PermissionDeniedError as error:
+        print(error.body["type"], error.body["message"])
+        break
+"#;
+
+#[test]
+fn money_that_is_capped_while_it_runs() {
+    staged_once(|stage| {
+        let mut running = stage.python(CALLER).start();
+        let live = || -> Option<String> {
+            assert!(running.is_running());
+            let answered = stage.server.seen_with(&stage.real).len() > 1;
+            let all = stage.site.call(&["session", "ls", "--json"]).exits(0).out();
+            let all: Vec<Value> = serde_json::from_str(&all).unwrap();
+            Some(all.first().filter(|_| answered)?["session"].as_str()?.to_owned())
+        };
+        let id = eventually("the model to be called", live);
+        stage.site.call(&["session", "cap", &id, "--spend", "0.0005"]).exits(0);
+        let out = running.finish().exits(0).out();
+        assert!(
+            out.contains("spend-cap the call can cost $") && out.contains("`session cap` has $"),
+            "{out}"
+        );
+        assert_eq!(stage.refused("spend-cap").len(), 1);
+        assert_eq!(stage.site.bodies("control.changed")[0]["detail"], "500 millionths of a dollar");
+    });
+}

@@ -12,6 +12,8 @@ mod python;
 mod refusals;
 mod streams;
 
+pub(crate) use leaks::found_in;
+
 use crate::BINARY;
 use cofferdam_testkit::{Call, Mode, Server, Site, is_root};
 use serde_json::Value;

@@ -87,6 +87,23 @@ fn a_changed_bundle_is_not_sound() {
     assert!(told.contains("not sound"), "{told}");
 }
 
+#[test]
+fn the_escape_score_is_in_it_if_it_is_of_this_kernel_and_version() {
+    let site = site();
+    super::scripts(&site, &[("one", "echo done")]);
+    site.call(&["record", "suite.toml", "-q"]).exits(0);
+    let kernel = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap();
+    for (kernel, expected) in [("5.4.0-other", false), (kernel.trim(), true)] {
+        let score =
+            serde_json::json!({ "version": env!("CARGO_PKG_VERSION"), "kernel": kernel, "tiers": [] });
+        site.write(site.state().join("escape.json"), score.to_string());
+        site.call(&["gate", "suite.toml", "-q"]).exits(0);
+        let held = entries(&site).iter().any(|entry| entry == "design/escape.json");
+        assert_eq!(held, expected, "{kernel}");
+    }
+    site.call(&["verify", BUNDLE]).exits(0);
+}
+
 /// A shard's directory comes from another machine: its links are not followed, and what is not whole is no evidence.
 #[test]
 fn merged_shards_are_evidence_only_with_their_traces() {
@@ -99,6 +116,14 @@ fn merged_shards_are_evidence_only_with_their_traces() {
     }
     let merge = || site.call(&["gate", "merge", "part1", "part2", "--out", "whole", "-q"]).exits(0);
     merge();
+    let tar = Command::new("tar")
+        .args(["--zstd", "-tf", "whole/evidence.tar.zst"])
+        .current_dir(site.work())
+        .output();
+    let listed = String::from_utf8(tar.unwrap().stdout).unwrap();
+    for name in ["inputs/suite/suite.toml", "baseline/one.1.tar.zst"] {
+        assert!(listed.lines().any(|entry| entry == name), "{name}: {listed}");
+    }
     site.call(&["verify", "whole/evidence.tar.zst"]).exits(0);
     let trace = site.work().join("part2/traces/two.1.tar.zst");
     std::fs::rename(&trace, site.work().join("elsewhere")).unwrap();

@@ -3,6 +3,7 @@
 mod action;
 mod evidence;
 mod faults;
+mod panel;
 mod story;
 mod verifiers;
 

@@ -189,3 +189,43 @@ fn what_was_recorded_can_be_compared_without_running_anything() {
     assert!(unknown.err().contains("nothing.json"), "{}", unknown.err());
     assert_eq!(traces(&site), before, "nothing was run");
 }
+
+#[test]
+fn a_baseline_can_be_that_of_a_commit() {
+    let site = site();
+    super::scripts(&site, &[("a", "echo one > a"), ("b", "true")]);
+    site.call(&["record", "suite.toml", "-q"]).exits(0);
+    let git = |args: &[&str]| {
+        let mut git = std::process::Command::new("git");
+        git.args(["-c", "user.name=a", "-c", "user.email=a@example.com", "-c", "commit.gpgsign=false"]);
+        let done = git.args(args).current_dir(site.work()).env("HOME", site.home()).output().unwrap();
+        assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
+    };
+    git(&["init", "-q"]);
+    git(&["add", "suite.toml"]);
+    git(&["commit", "-q", "-m", "none"]);
+    git(&["tag", "none"]);
+    git(&["add", "-A"]);
+    git(&["commit", "-q", "-m", "first"]);
+    git(&["tag", "first"]);
+    for path in [site.work(), site.work().join(".git")] {
+        site.give(&path);
+    }
+    // Whoever runs this may not be the owner that git expects.
+    site.write(site.home().join(".gitconfig"), "[safe]\n\tdirectory = *\n");
+    std::fs::remove_dir_all(site.work().join("baseline")).unwrap();
+    site.call(&["gate", "suite.toml", "-q"]).exits(3);
+    site.call(&["gate", "suite.toml", "-q", "--baseline", "first"]).exits(0);
+    let name = result(&site)["sessions"][0]["baselines"][0]["name"].as_str().unwrap().to_owned();
+    assert!(name.ends_with(":baseline/a.1.tar.zst") && !name.starts_with('/'), "{name}");
+    let mut tar = std::process::Command::new("tar");
+    tar.args(["--zstd", "-tf", "gate-out/evidence.tar.zst"]).current_dir(site.work());
+    let listed = tar.output().unwrap().stdout;
+    assert!(String::from_utf8_lossy(&listed).contains("baseline/a.1.tar.zst"));
+    for (asked, says) in
+        [("nobody", "neither a directory nor a commit"), ("none", "that commit has no baseline")]
+    {
+        let done = site.call(&["gate", "suite.toml", "--baseline", asked]).exits(2);
+        assert!(done.err().contains(says), "{}", done.err());
+    }
+}

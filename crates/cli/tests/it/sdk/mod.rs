@@ -1,0 +1,167 @@
+//! E2B's published SDKs, unmodified, against a service of ours: what they find in a sandbox. The scripts beside this
+//! file are written against the SDKs alone; each asserts by itself.
+
+use cofferdam_testkit::{Mode, PATIENCE, SEARCH_PATH, Server, Site, finish, needs_root};
+use rustix::process::{Pid, Signal};
+use serde_json::Value;
+use std::fs::File;
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::Instant;
+
+/// A service, for as long as a test lasts.
+struct Service {
+    child: Child,
+    url: String,
+    key: String,
+}
+
+impl Service {
+    fn start(site: &Site) -> Self {
+        let errors = File::create(site.root().join("serve.log")).unwrap();
+        let mut command = site.command(site.binary());
+        command.args(["serve", "--listen", "127.0.0.1:0", "--json"]);
+        let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(errors).spawn().unwrap();
+        let mut line = String::new();
+        BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        let said = || std::fs::read_to_string(site.root().join("serve.log")).unwrap_or_default();
+        let told: Value = serde_json::from_str(&line).unwrap_or_else(|_| panic!("no service: {}", said()));
+        let text = |name: &str| told[name].as_str().unwrap().to_owned();
+        Self { child, url: text("url"), key: text("api_key") }
+    }
+
+    /// A script of this directory, with the SDKs at hand and pointed here.
+    fn run(&self, packages: &Path, script: &str) {
+        let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/it/sdk").join(script);
+        let python = script.extension().is_some_and(|end| end == "py");
+        // Node finds packages beside the script that asks for them.
+        let dir = tempfile::tempdir().unwrap();
+        let mut command = if python {
+            let mut command = Command::new("python3");
+            command.arg(&script);
+            command
+        } else {
+            std::os::unix::fs::symlink(packages.join("node_modules"), dir.path().join("node_modules"))
+                .unwrap();
+            let copy = dir.path().join(script.file_name().unwrap());
+            std::fs::copy(&script, &copy).unwrap();
+            let mut command = Command::new("node");
+            command.arg(copy);
+            command
+        };
+        command.env_clear().env("PATH", SEARCH_PATH).env("HOME", dir.path()).current_dir(dir.path());
+        command.env("PYTHONPATH", packages).env("PYTHONDONTWRITEBYTECODE", "1");
+        command.env("E2B_API_KEY", &self.key).env("E2B_API_URL", &self.url).env("E2B_SANDBOX_URL", &self.url);
+        finish(&mut command).exits(0);
+    }
+}
+
+impl Drop for Service {
+    fn drop(&mut self) {
+        let _ = rustix::process::kill_process(Pid::from_child(&self.child), Signal::TERM);
+        let began = Instant::now();
+        while began.elapsed() < PATIENCE {
+            if matches!(self.child.try_wait(), Ok(Some(_))) {
+                return;
+            }
+            std::thread::sleep(std::time::Duration::from_millis(10));
+        }
+        let _ = (self.child.kill(), self.child.wait());
+    }
+}
+
+/// The SDKs, where they are installed.
+fn packages() -> Option<PathBuf> {
+    let packages = Server::shared()?.packages().to_owned();
+    packages.join("e2b").is_dir().then_some(packages)
+}
+
+/// As root, where sandboxes have several users without further ado.
+fn with_sdk(script: &str, check: impl Fn(&Site)) {
+    let Some(packages) = packages() else { return };
+    if !needs_root("a service for several users") {
+        return;
+    }
+    let site = Site::new(Mode::Root, env!("CARGO_BIN_EXE_cofferdam"));
+    let service = Service::start(&site);
+    service.run(&packages, script);
+    drop(service);
+    check(&site);
+}
+
+#[test]
+fn commands_by_the_python_sdk() {
+    with_sdk("commands.py", |site| {
+        // On record as if anyone else had asked.
+        let ran = |text: &str| {
+            site.traces().iter().any(|id| {
+                let events = std::fs::read_to_string(site.events_file(id)).unwrap_or_default();
+                events.lines().any(|line| line.contains("exec.started") && line.contains(text))
+            })
+        };
+        assert!(ran("echo to-be-recorded"));
+        assert!(!ran("echo never-asked-for"));
+    });
+}
+
+#[test]
+fn files_by_the_python_sdk() {
+    with_sdk("files.py", |site| {
+        let asked: Vec<Value> = site
+            .traces()
+            .iter()
+            .flat_map(|id| {
+                let events = std::fs::read_to_string(site.events_file(id)).unwrap_or_default();
+                let events = events.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+                events.filter(|event| event["kind"] == "file.asked").collect::<Vec<_>>()
+            })
+            .collect();
+        let of = |op: &str, path: &str| {
+            asked.iter().find(|event| event["body"]["op"] == op && event["body"]["path"] == path)
+        };
+        let written = of("write", "/home/user/a.txt").expect("the write is on record");
+        // Of "hello".
+        let digest = "2cf24dba5fb0a30e26e83b2ac5b9e29e1b161e5c1fa7425e73043362938b9824";
+        assert!(written["body"]["digest"].as_str().unwrap().ends_with(digest), "{written}");
+        assert_eq!((&written["body"]["size"], &written["body"]["user"]), (&5.into(), &"user".into()));
+        assert!(of("move", "/home/user/a.txt").is_some() && of("remove", "/home/user/dir").is_some());
+        assert!(of("make-dir", "/home/user/dir/sub").is_some());
+    });
+}
+
+#[test]
+fn the_asynchronous_sdk() {
+    with_sdk("asynchronous.py", |_| {});
+}
+
+#[test]
+fn the_code_interpreter_by_the_python_sdk() {
+    with_sdk("interpreter.py", |_| {});
+}
+
+#[test]
+fn the_sdks_for_javascript() {
+    with_sdk("javascript.mjs", |_| {});
+}
+
+#[test]
+fn templates_are_built_by_the_python_sdk() {
+    with_sdk("template.py", |_| {});
+}
+
+#[test]
+fn what_no_sdk_would_send_is_refused() {
+    with_sdk("wire.py", |_| {});
+}
+
+/// A service of a plain user's, with sub-ids.
+#[test]
+fn a_plain_user_serves_as_well() {
+    let Some(packages) = packages() else { return };
+    if !needs_root("another user") {
+        return;
+    }
+    let site = Site::new(Mode::Range, env!("CARGO_BIN_EXE_cofferdam"));
+    Service::start(&site).run(&packages, "plain.py");
+}

@@ -1,0 +1,113 @@
+//! The service treated badly: by what is sent, by how it is sent, and by who stops in the middle.
+
+use super::{Service, answer};
+use cofferdam_testkit::eventually;
+use serde_json::json;
+use std::io::{Read, Write};
+
+const SMALL: &str = "[limits]\nbody = \"64K\"\npatience = \"1s\"\nconnections = 4096\n";
+
+#[test]
+fn what_is_too_large_too_slow_or_of_another_kind_is_refused() {
+    let service = Service::with(Some(SMALL));
+    let bearer = format!("authorization: Bearer {}\r\n", service.api_key);
+    let json = format!("{bearer}content-type: application/json\r\n");
+    let huge = format!("{{\"template\": \"{}\"}}", "x".repeat(100 << 10));
+    service.send("POST", "/v1/sessions", &json, huge.as_bytes()).is(413);
+    let deep = format!("{{\"metadata\": {}1{}}}", "[".repeat(5000), "]".repeat(5000));
+    service.send("POST", "/v1/sessions", &json, deep.as_bytes()).is(400);
+    service.send("POST", "/v1/sessions", &format!("{bearer}content-type: text/xml\r\n"), b"<a/>").is(415);
+    for bad in
+        ["[]", "null", "{", "{\"tmplate\": 1}", "{\"timeout\": -1}", "{\"env\": {\"A=B\": \"\"}}", "\u{0}"]
+    {
+        service.send("POST", "/v1/sessions", &json, bad.as_bytes()).is(400);
+    }
+    for path in ["/v1/sessions/../keys", "/v1/sessions/%00", "/v1/nothing", "/v1/sessions/x/files?path=a"] {
+        let status = service.send("GET", path, &bearer, b"").status;
+        assert!((400..500).contains(&status), "{path}: {status}");
+    }
+    service.send("PATCH", "/v1/sessions", &bearer, b"").is(405);
+    // A head that never ends, and a body that never comes.
+    let mut slow = service.connect();
+    slow.write_all(b"GET /v1/sessions HTTP/1.1\r\nhost: x\r\n").unwrap();
+    let mut rest = Vec::new();
+    slow.read_to_end(&mut rest).expect("it is closed, and not left open");
+    assert!(rest.is_empty() || rest.starts_with(b"HTTP/1.1 4"), "it is closed");
+    let mut starved = service.connect();
+    let head = format!(
+        "POST /v1/sessions HTTP/1.1\r\nhost: x\r\n{json}content-length: 10\r\nconnection: close\r\n\r\n{{"
+    );
+    starved.write_all(head.as_bytes()).unwrap();
+    answer(&mut starved).is(408);
+    service.api("GET", "/v1/sessions", None).is(200);
+}
+
+#[test]
+fn a_file_cannot_be_named_out_of_its_sandbox() {
+    let service = Service::new();
+    let outside = service.site.write("outside.txt", "of the host");
+    let id = service.session();
+    let run = json!({ "argv": ["sh", "-c", format!("ln -s {} link; ln -s / root", outside.display())] });
+    service.api("POST", &format!("/v1/sessions/{id}/execs"), Some(run)).is(200);
+    let state = service.site.state();
+    for path in [
+        "link".to_owned(),
+        format!("root{}", outside.display()),
+        format!("../../../../../..{}", outside.display()),
+        format!("{}/service/keys.json", state.display()),
+        "/etc/shadow".to_owned(),
+    ] {
+        let read = service.api("GET", &format!("/v1/sessions/{id}/files?path={path}"), None);
+        assert!((400..500).contains(&read.status), "{path}: {} {}", read.status, read.text);
+    }
+    service.api("GET", &format!("/v1/sessions/{id}/files?path=a%00b"), None).is(400);
+    service.api("GET", &format!("/v1/sessions/{id}/files"), None).is(400);
+}
+
+#[test]
+fn a_client_that_leaves_takes_its_command_along_and_nothing_else() {
+    let service = Service::new();
+    let id = service.session();
+    let mut client = service.connect();
+    let body = r#"{"argv": ["sleep", "1000"]}"#;
+    let head = format!(
+        "POST /v1/sessions/{id}/execs HTTP/1.1\r\nhost: x\r\nauthorization: Bearer {}\r\naccept: text/event-stream\r\ncontent-length: {}\r\n\r\n{body}",
+        service.api_key,
+        body.len()
+    );
+    client.write_all(head.as_bytes()).unwrap();
+    let mut seen = [0u8; 64];
+    assert!(client.read(&mut seen).unwrap() > 0);
+    let running = || service.api("GET", &format!("/v1/sessions/{id}"), None).json()["running"].as_u64();
+    assert_eq!(running(), Some(1));
+    drop(client);
+    eventually("its command ends", || (running() == Some(0)).then_some(()));
+    let still = json!({ "argv": ["true"] });
+    service.api("POST", &format!("/v1/sessions/{id}/execs"), Some(still)).is(200);
+}
+
+#[test]
+fn connections_that_only_stay_hold_up_nobody() {
+    let service = Service::with(Some(SMALL));
+    let idle: Vec<_> = (0..1000).map(|_| service.connect()).collect();
+    service.api("GET", "/v1/sessions", None).is(200);
+    let metrics = service.ask("GET", "/metrics", &service.admin_key, None).is(200).text;
+    let counted = metrics.lines().find_map(|line| line.strip_prefix("cofferdam_connections ")).unwrap();
+    assert!(counted.parse::<usize>().unwrap() > 1000, "{metrics}");
+    drop(idle);
+}
+
+#[test]
+fn traffic_for_a_sandbox_that_is_not_there_says_so_in_the_words_that_sdks_look_for() {
+    let service = Service::new();
+    for id in ["nosuch", "00000000000000000000"] {
+        let head = format!("e2b-sandbox-id: {id}\r\ne2b-sandbox-port: 49983\r\n");
+        let gone = service.send("GET", "/health", &head, b"").is(502).json();
+        assert!(gone["message"].as_str().unwrap().contains("was not found"), "{gone}");
+    }
+    let id = service.session();
+    let head = format!("e2b-sandbox-id: {id}\r\ne2b-sandbox-port: 3000\r\n");
+    let closed = service.send("GET", "/", &head, b"").is(502).json();
+    assert!(closed["message"].as_str().unwrap().contains("port is not open"), "{closed}");
+    assert_eq!(closed["port"], 3000);
+}
