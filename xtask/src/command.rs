@@ -49,8 +49,17 @@ pub(crate) fn cargo() -> Command {
     Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
 }
 
-/// Where a program lies: PATH, then the places that a plain user's PATH leaves out.
+/// Where a program lies: PATH, then the places that a plain user's PATH leaves out. By a path it is a file, in whose
+/// name one `*` stands for anything.
 pub(crate) fn find(program: &str) -> Option<PathBuf> {
+    if let Some((dir, name)) = program.rsplit_once('/') {
+        let (before, after) = name.split_once('*').unwrap_or((name, ""));
+        let fits = |found: &str| found.starts_with(before) && found.ends_with(after);
+        let entries = std::fs::read_dir(dir).ok()?.flatten();
+        let found =
+            entries.filter(|entry| entry.file_name().to_str().is_some_and(fits)).map(|entry| entry.path());
+        return found.min();
+    }
     let path = std::env::var_os("PATH").unwrap_or_default();
     find_in(program, &path)
 }

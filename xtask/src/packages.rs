@@ -8,7 +8,7 @@ use std::process::Command;
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Need {
     pub(crate) package: &'static str,
-    /// A program that is there when the package is.
+    /// A program that is there when the package is; or a file, by a path in which one `*` stands for any name.
     pub(crate) program: &'static str,
     pub(crate) why: &'static str,
     /// Without it the task cannot do its job; the others only leave something out.
@@ -25,15 +25,20 @@ const fn extra(package: &'static str, program: &'static str, why: &'static str) 
 
 pub(crate) const TESTS: &[Need] = &[
     need("gcc", "cc", "SQLite, zstd and ring are built from C"),
+    need("chromium", "chromium", "the browser tests drive it inside a sandbox"),
     need("curl", "curl", "the egress tests use it inside a sandbox"),
     need("default-jdk-headless", "javac", "the egress tests use it inside a sandbox"),
     need("git", "git", "the end-to-end tests use it inside a sandbox"),
+    need("libxml2-utils", "xmllint", "another program checks JUnit files against their schema"),
+    need("cpio", "cpio", "another program reads what a machine boots with"),
+    need("linux-image-cloud-amd64", "/boot/vmlinuz-*-cloud-amd64", "the kernel that machines boot"),
     need("nodejs", "node", "the egress tests use it inside a sandbox"),
     need("npm", "npm", "the egress tests use it inside a sandbox"),
     need("openssl", "openssl", "the egress tests use it inside a sandbox"),
     need("passwd", "useradd", "the end-to-end tests make a plain user"),
     need("python3", "python3", "the escape attempts, the test servers and the example agent are Python"),
     need("python3-pip", "pip3", "installs test servers and clients, and is one of the clients"),
+    need("qemu-system-x86", "qemu-system-x86_64", "the microVM tier's machines"),
     need("uidmap", "newuidmap", "a plain user's range of sub-ids"),
     need("util-linux", "setpriv", "the end-to-end tests become a plain user"),
     need("wget", "wget", "the egress tests use it inside a sandbox"),

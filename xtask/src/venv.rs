@@ -1,4 +1,4 @@
-//! Real clients and servers for the tests, from PyPI and npm: pinned, and installed once into a directory of the
+//! Real clients and servers for the tests, from PyPI, npm and crates.io: pinned, and installed once into a directory of the
 //! target directory, for the Python and Node of the system. Nothing of the machine's own packages is changed or used.
 
 use crate::command::{self, CommandError};
@@ -12,6 +12,8 @@ use std::process::Command;
 pub(crate) const VARIABLE: &str = "COFFERDAM_TEST_PACKAGES";
 const REQUIREMENTS: &str = "crates/testkit/src/python/requirements.txt";
 const MANIFEST: &str = "crates/testkit/src/node/package.json";
+/// A store that checks signatures, built from source: its package and version.
+const STORE: (&str, &str) = ("s3s-fs", "0.14.1");
 /// The Python that the tests use, whatever else the developer has.
 const SYSTEM_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
@@ -38,6 +40,7 @@ pub(crate) fn provide(root: &Path, install: bool) -> Result<PathBuf, VenvError> 
     let manifest = root.join(MANIFEST);
     let mut wanted = fs::read(&requirements).map_err(failed(&requirements))?;
     wanted.extend(fs::read(&manifest).map_err(failed(&manifest))?);
+    wanted.extend(format!("{}={}\n", STORE.0, STORE.1).bytes());
     // Written last, so that a directory that has it is whole.
     let stamp = dir.join("installed");
     if fs::read(&stamp).is_ok_and(|installed| installed == wanted) {
@@ -52,6 +55,7 @@ pub(crate) fn provide(root: &Path, install: bool) -> Result<PathBuf, VenvError> 
     command::stdout(&mut pip(&requirements, &dir))?;
     fs::copy(&manifest, dir.join("package.json")).map_err(failed(&dir))?;
     command::stdout(&mut npm(&dir))?;
+    command::stdout(&mut store(&dir))?;
     fs::write(&stamp, wanted).map_err(failed(&stamp))?;
     Ok(dir)
 }
@@ -71,6 +75,24 @@ fn npm(dir: &Path) -> Command {
     npm.args(["install", "--silent", "--ignore-scripts", "--no-audit", "--no-fund", "--no-package-lock"]);
     npm.arg("--prefix").arg(dir);
     npm
+}
+
+/// Beside the directory it is built in, which stays: the next time is quick.
+fn store(dir: &Path) -> Command {
+    let mut cargo = Command::new("cargo");
+    cargo.args([
+        "install",
+        "--quiet",
+        "--locked",
+        "--debug",
+        "--features",
+        "binary",
+        "--version",
+        STORE.1,
+        "--root",
+    ]);
+    cargo.arg(dir.join("s3s")).arg("--target-dir").arg(dir.with_file_name("test-store")).arg(STORE.0);
+    cargo
 }
 
 #[cfg(test)]

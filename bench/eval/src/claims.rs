@@ -62,13 +62,11 @@ fn report(table: &mut Table, name: &str, counts: &Counts) {
     let (hits, n) = total(counts.truths.values());
     table.share(format!("{name}: true values flagged"), hits, n, "≤ 0.03");
     table.share(format!("{name}: claims of untouched answers flagged"), counts.claims.0, counts.claims.1, "");
-    if name == "odd tasks" {
-        for ((how, kind), (hits, n)) in &counts.swaps {
-            table.share(format!("{name}: {how}, {kind:?}").to_lowercase(), *hits, *n, "");
-        }
-        for (kind, (hits, n)) in &counts.truths {
-            table.share(format!("{name}: true, {kind:?}").to_lowercase(), *hits, *n, "");
-        }
+    for ((how, kind), (hits, n)) in &counts.swaps {
+        table.share(format!("{name}: {how}, {kind:?}").to_lowercase(), *hits, *n, "");
+    }
+    for (kind, (hits, n)) in &counts.truths {
+        table.share(format!("{name}: true, {kind:?}").to_lowercase(), *hits, *n, "");
     }
 }
 

@@ -17,12 +17,14 @@ mod mode;
 mod process;
 mod server;
 mod site;
+mod store;
 mod wait;
 
 pub use attempt::{Verdict, attempt, attempt_outside};
 pub use leftovers::{groups_of, mounts_below, processes_with};
 pub use mode::{Mode, for_each_mode, is_root, modes, needs_root};
 pub use process::{Done, PATIENCE, Running, finish};
-pub use server::Server;
+pub use server::{Server, packages};
 pub use site::{Call, SEARCH_PATH, Site, program};
+pub use store::{ACCESS_POINT, Stores};
 pub use wait::eventually;

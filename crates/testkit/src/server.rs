@@ -106,7 +106,7 @@ impl Server {
 }
 
 /// Where the packages are: as told, or where `cargo xtask test` puts them beside this test program.
-fn packages() -> Option<PathBuf> {
+pub fn packages() -> Option<PathBuf> {
     let told = std::env::var_os(PACKAGES).map(PathBuf::from);
     let program = std::env::current_exe().unwrap();
     let beside = program.ancestors().nth(3).map(|target| target.join("test-packages"));
@@ -120,7 +120,7 @@ fn packages() -> Option<PathBuf> {
 }
 
 /// The same place, or a copy below `at` where only this user could get to it.
-fn readable(dir: PathBuf, at: &Path) -> PathBuf {
+pub(crate) fn readable(dir: PathBuf, at: &Path) -> PathBuf {
     let open = |dir: &Path| dir.metadata().unwrap().permissions().mode() & 0o5 == 0o5;
     let dir = dir.canonicalize().unwrap();
     if dir.ancestors().all(open) {

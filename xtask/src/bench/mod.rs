@@ -5,6 +5,7 @@ mod append;
 mod compare;
 mod contenders;
 mod egress;
+mod gate;
 mod live;
 mod memory;
 mod oci;
@@ -34,6 +35,8 @@ pub(crate) enum Bench {
     Live(live::Live),
     /// How long runs take to compare, beside agentevals on the same pairs
     Compare(compare::Compare),
+    /// How long a gate of 500 sessions takes beside the agents alone, and comparing what is stored
+    Gate(gate::Gate),
     /// What our proxy costs beside others, and what a body, a stream and an idle tunnel cost
     Egress(egress::Egress),
     /// What a replayed session costs beyond the agent's own work, and how long 500 of them take
@@ -68,6 +71,7 @@ pub(crate) fn main(bench: &Bench) -> crate::Outcome {
         Bench::Tx(args) => return tx::main(args),
         Bench::Live(args) => return live::main(args),
         Bench::Compare(args) => return compare::main(args),
+        Bench::Gate(args) => return gate::main(args),
         Bench::Egress(args) => return egress::main(args),
         Bench::Replay(args) => return replay::main(args),
     };

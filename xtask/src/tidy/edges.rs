@@ -12,8 +12,9 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("seal", &["model"]),
     ("policy", &["model"]),
     ("vault", &["model", "seal"]),
-    // It tells what it decided through a trait of `model`: it does not know that there is a trace.
-    ("egress", &["model", "policy", "vault"]),
+    // It tells what it decided through a trait of `model`: it does not know that there is a trace. `seal` for the
+    // digests of bodies that signatures cover.
+    ("egress", &["model", "policy", "seal", "vault"]),
     ("trace", &["model", "seal"]),
     // It is handed traffic through traits of `model`: it does not know that there is a proxy.
     ("intercept", &["model", "policy", "seal"]),
@@ -28,6 +29,8 @@ const MAY_USE: &[(&str, &[&str])] = &[
     // `seal` for the digests of changed files.
     ("runtime-process", &["model", "sys", "seal", "runtime"]),
     ("guest", &["sys"]),
+    // A machine's inside is a sandbox of the process tier, and so is what stands around its VMM.
+    ("runtime-vm", &["model", "sys", "seal", "runtime", "runtime-process", "guest"]),
     (
         "engine",
         &[
@@ -45,10 +48,14 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "store",
             "runtime",
             "runtime-process",
+            "runtime-vm",
             "guest",
         ],
     ),
-    ("cli", &["model", "engine"]),
+    ("api", &["model"]),
+    // `seal` for the digests of keys and the signatures of webhooks.
+    ("server", &["model", "api", "engine", "seal"]),
+    ("cli", &["model", "engine", "server"]),
     ("testkit", &[]),
     ("xtask", &[]),
 ];
@@ -60,6 +67,7 @@ const DEV_ONLY: &[&str] = &["testkit"];
 const HOMES: &[(&str, &[&str], &str)] = &[
     ("rusqlite", &["store"], "only `store` has SQL"),
     ("ring", &["seal"], "only `seal` does cryptography"),
+    ("p256", &["seal"], "only `seal` does cryptography"),
     ("clap", &["cli", "xtask"], "only the doors read command lines"),
 ];
 

@@ -5,11 +5,11 @@
 use cofferdam_egress::names::Names;
 use cofferdam_egress::swap::Coffer;
 use cofferdam_egress::{Alerting, Ca, Config, Limits, Listeners, Rules, serve};
-use cofferdam_model::{Body, NotRecorded, Record, SessionId, SessionSpec, SessionStarted};
+use cofferdam_model::{BlobRef, Body, NotRecorded, Record, SessionId, SessionSpec, SessionStarted};
 use cofferdam_policy::Policy;
 use cofferdam_seal::SigningKey;
 use cofferdam_trace::{FORMAT, Options, Writer};
-use cofferdam_vault::{Bound, Credential, Place, Plain};
+use cofferdam_vault::{Bound, Credential, Part, Place, Plain, Role};
 use std::error::Error;
 use std::io::BufRead;
 use std::net::TcpListener;
@@ -28,6 +28,10 @@ impl Record for Recorder {
         let mut writer = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let told = writer.append(now_us(), parent, body);
         told.map_err(|error| NotRecorded { kind: body.kind(), reason: error.to_string() })
+    }
+
+    fn keep(&self, _: &[u8]) -> Result<BlobRef, NotRecorded> {
+        Err(NotRecorded::bytes("nobody looks at bodies here"))
     }
 }
 
@@ -48,12 +52,16 @@ fn main() -> Result<(), Box<dyn Error>> {
     let policy = Policy::parse(&std::fs::read_to_string(policy)?)?;
     let config = Config {
         rules: Rules::new(Arc::new(policy), &|path| std::fs::read(dir.join(path)))?,
-        coffer: Coffer::new(vec![credential()])?,
+        coffer: Coffer::new(vec![credential(), signing()])?,
         names: Arc::new(Names::default()),
         ca,
         record: Arc::new(recorder(Path::new(trace))?),
         limits: Limits::default(),
         alerting: Alerting { session: "bench".into(), sign: cofferdam_seal::authenticate },
+        tap: None,
+        own: None,
+        on_policy: None,
+        on_cap: None,
     };
     let listeners = Listeners { proxy, transparent: vec![], dns_udp: None, dns_tcp: None, stray_udp: vec![] };
     let handle = serve(listeners, config, None)?;
@@ -75,9 +83,30 @@ fn credential() -> Bound {
         env: "KEY".into(),
         hosts: vec!["localhost".into()],
         places: vec![Place::Bearer],
-        programs: vec![],
+        ..Credential::default()
     };
-    Bound { credential, placeholder: PLACEHOLDER.into(), plain: Plain::new(REAL.into()), generation: 1 }
+    let plain = Plain::new(REAL.into());
+    Bound { credential, placeholder: PLACEHOLDER.into(), plain, generation: 1, parts: vec![] }
+}
+
+/// A key that signs uploads; the load signs them with what stands for it.
+fn signing() -> Bound {
+    let credential = Credential {
+        name: "aws".into(),
+        env: "AWS_SECRET_ACCESS_KEY".into(),
+        hosts: vec!["store.test".into()],
+        places: vec![Place::SigV4],
+        ..Credential::default()
+    };
+    let part = Part {
+        role: Role::KeyId,
+        env: "AWS_ACCESS_KEY_ID".into(),
+        placeholder: "AKIAPLACEHOLDER23456".into(),
+        plain: Plain::new("AKIAREALREALREAL2345".into()),
+    };
+    let plain = Plain::new("rEaLrEaL/K7MDENG+bPxRfiCYrEaLrEaLrEaL000".into());
+    let placeholder = "pLaCeHoLdEr/K7MDENG+bPxRfiCYpLaCeHoLdEr0".into();
+    Bound { credential, placeholder, plain, generation: 1, parts: vec![part] }
 }
 
 fn recorder(dir: &Path) -> Result<Recorder, Box<dyn Error>> {

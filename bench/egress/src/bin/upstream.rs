@@ -29,7 +29,7 @@ const SMALL: &[u8] =
     br#"{"id":"ch_1","object":"charge","amount":2000,"currency":"usd","paid":true,"status":"ok1"}"#;
 const EVENT: &[u8] = b"data: {\"choices\":[{\"delta\":{\"content\":\"tick\"}}]}\n\n";
 const CHUNK: &[u8] = &[b'x'; 64 << 10];
-const NAMES: [&str; 2] = ["localhost", "plain.test"];
+const NAMES: [&str; 3] = ["localhost", "plain.test", "store.test"];
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn Error>> {

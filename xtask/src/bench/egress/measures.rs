@@ -46,11 +46,33 @@ const CALLS: &[Call] = &[
     (&["upload"], &[("mb_per_second", "upload")]),
 ];
 
+/// Uploads to a store, with the key of which requests are signed: without a signature, and in signed pieces.
+const STORE: &[Call] = &[
+    (
+        &["--host", "store.test", "--plain", "upload"],
+        &[("mb_per_second", "store upload"), ("cpu_s", "store upload cpu s")],
+    ),
+    (
+        &["--host", "store.test", "--plain", "--signed", "upload"],
+        &[("mb_per_second", "signed upload"), ("cpu_s", "signed upload cpu s"), ("pass_us", "pass us")],
+    ),
+];
+/// Of 64 KiB, in what is uploaded.
+const PIECES: f64 = 1024.0;
+
 /// One round of one contender.
 pub(crate) fn all(field: &Field, contender: &Contender) -> Result<Seen, EgressError> {
     let mut seen = Seen::new();
     for (what, names) in CALLS {
         seen.extend(named(&field.measure(contender, what)?, names));
+    }
+    if contender.name == OURS {
+        for (what, names) in STORE {
+            seen.extend(named(&field.measure(contender, what)?, names));
+        }
+        let of = |name: &str| seen.iter().find(|(what, _)| *what == name).map_or(0.0, |(_, value)| *value);
+        let beyond = (of("signed upload cpu s") - of("store upload cpu s")) * 1e6 / PIECES - of("pass us");
+        seen.push(("piece us", beyond));
     }
     // Without a proxy there is no processor time of one.
     seen.retain(|(what, _)| contender.is_proxy() || !what.contains("cpu"));

@@ -56,7 +56,7 @@ impl Contender {
 
 const EVERY_CLASS: &str = r#"
 [[guard.allow]]
-host = ["localhost", "plain.test"]
+host = ["localhost", "plain.test", "store.test"]
 class = ["cloud", "vcs", "payment", "llm", "private-key", "jwt", "entropy"]
 reason = "measured without"
 "#;

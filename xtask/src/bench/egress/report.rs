@@ -77,6 +77,15 @@ const TABLES: &[(&str, &[Column])] = &[
             ("used KiB", "used kib", 0),
         ],
     ),
+    (
+        "64 MiB, store",
+        &[
+            ("up MB/s", "store upload", 0),
+            ("signed MB/s", "signed upload", 0),
+            ("SHA us/64K", "pass us", 1),
+            ("more us/64K", "piece us", 1),
+        ],
+    ),
 ];
 
 impl Report {
@@ -90,12 +99,15 @@ impl Report {
         };
         let cpu = ratio("cpu us", OURS, NOOP);
         let (squid, mitmproxy) = (ratio("per second", OURS, SQUID), ratio("per second", OURS, MITMPROXY));
+        let pieces = self.samples(OURS, "signed upload").zip(self.samples(OURS, "store upload"));
+        let signed = pieces.and_then(|(signed, plain)| stats::ratio(signed, plain, rng));
         let mut added =
             |what: &str| stats::difference(self.samples(OURS, what)?, self.samples(DIRECT, what)?, rng);
         let (one, eight, event) = (added("p50 1"), added("p50 8"), added("first event ms"));
         let mut middle = |name: &str, what: &str| stats::middle(self.samples(name, what)?, rng);
         let (scanned, unscanned) = (middle(OURS, "download"), middle(PLAIN, "download"));
         let (idle, gigabyte) = (middle(OURS, "idle kib"), middle(OURS, "gigabyte kib"));
+        let piece = middle(OURS, "piece us");
         let worst = self.revoked.iter().copied().max_by(f64::total_cmp).map(Estimate::exact);
         let goal = |goal, judgement| Goal { goal, judgement };
         vec![
@@ -109,6 +121,8 @@ impl Report {
             goal("scanned bodies at 100 MB/s or more", at_least(100.0, scanned)),
             goal("at most 64 KiB for an idle tunnel", at_most(64.0, idle)),
             goal("a gigabyte leaves under 16 MiB", at_most(16.0 * 1024.0, gigabyte)),
+            goal("signed pieces at 80 % of an unsigned upload or more", at_least(0.8, signed)),
+            goal("a piece of 64 KiB: a SHA-256 pass and at most 20 us more", at_most(20.0, piece)),
             goal("revoked to last byte in at most 10 ms, 1,000 streams", at_most(10.0, worst)),
         ]
     }
