@@ -32,6 +32,7 @@ mod watched;
 
 pub use doctor::{Fact, facts};
 pub use elsewhere::{Look, layer_of, look, owner_of_first};
+pub use network::DOOR_PORTS;
 pub use reap::{Grounds, reap};
 
 use cofferdam_model::Tier;

@@ -26,6 +26,9 @@ const DNS: u16 = 53;
 /// Where captured traffic is handed over. Below 1024, so that nothing inside can want it for itself.
 const CAPTURE: u16 = 1;
 
+/// Behind these ports of the inside's loopback is the host. Nobody is led to them from outside.
+pub const DOOR_PORTS: [u16; 3] = [PROXY, DNS, CAPTURE];
+
 /// Addresses that nobody has (RFC 5737, RFC 3849), to try the capture with.
 const KNOCK_V4: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 1);
 const KNOCK_V6: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 1);

@@ -8,6 +8,7 @@ use crate::relay::{Feed, Heard, Hub};
 use bytes::{Bytes, BytesMut};
 use cofferdam_guest::wire::{RECORD_MAX, Said, Work};
 use cofferdam_model::{Body, Exit};
+use cofferdam_runtime_process::DOOR_PORTS;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::Arc;
@@ -28,8 +29,12 @@ impl Inside {
         Ok(Task { mail: self.mail.clone(), key, heard, held: BytesMut::new(), over: false })
     }
 
-    /// A connection to a port on the loopback inside.
+    /// A connection to a port on the loopback inside. To who comes from outside, the session's own way out is closed:
+    /// it would spend what only the inside may.
     pub async fn connect(&self, port: u16) -> Result<PortStream, InsideError> {
+        if DOOR_PORTS.contains(&port) {
+            return Err(InsideError::File { kind: FileProblem::Closed });
+        }
         let mut task = self.begin(self.plain(Work::Connect { port })).await?;
         match task.said().await? {
             Said::Done => Ok(PortStream { task }),
