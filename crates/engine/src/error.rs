@@ -120,6 +120,12 @@ pub enum EngineError {
 }
 
 impl EngineError {
+    /// Whether something was asked of a guest that no guest takes.
+    pub fn is_asked_wrong(&self) -> bool {
+        use HostError::{Request, TooLong, TooMany};
+        matches!(self, Self::Guest(Request(_) | TooLong { .. } | TooMany))
+    }
+
     /// Whether the host or the spec refused, as against something that broke.
     pub fn is_refusal(&self) -> bool {
         matches!(

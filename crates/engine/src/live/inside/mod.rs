@@ -22,6 +22,8 @@ use std::os::unix::ffi::OsStringExt;
 use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
 
+/// Of an account's name.
+const LONGEST_NAME: usize = 256;
 /// So many accounts are remembered.
 const ACCOUNTS: usize = 64;
 
@@ -124,6 +126,10 @@ impl Inside {
 
     /// Who that is inside.
     pub async fn account(&self, name: &str) -> Result<Account, InsideError> {
+        // None that an account can have: the guest is not asked.
+        if name.is_empty() || name.len() > LONGEST_NAME || name.contains(['\0', '\n', ':', '/']) {
+            return Err(InsideError::File { kind: FileProblem::NoAccount });
+        }
         let accounts = || self.mail.known.accounts.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(account) = accounts().get(name) {
             return Ok(account.clone());
