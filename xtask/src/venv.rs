@@ -12,6 +12,9 @@ use std::process::Command;
 pub(crate) const VARIABLE: &str = "COFFERDAM_TEST_PACKAGES";
 const REQUIREMENTS: &str = "crates/testkit/src/python/requirements.txt";
 const MANIFEST: &str = "crates/testkit/src/node/package.json";
+/// Versions of SDKs that users still have, each with all that it needs and in a directory of its own: a list of
+/// packages from PyPI, or a manifest for npm.
+const OLDER: [&str; 2] = ["crates/testkit/src/python/older", "crates/testkit/src/node/older"];
 /// A store that checks signatures, built from source: its package and version.
 const STORE: (&str, &str) = ("s3s-fs", "0.14.1");
 /// The Python that the tests use, whatever else the developer has.
@@ -41,6 +44,10 @@ pub(crate) fn provide(root: &Path, install: bool) -> Result<PathBuf, VenvError> 
     let mut wanted = fs::read(&requirements).map_err(failed(&requirements))?;
     wanted.extend(fs::read(&manifest).map_err(failed(&manifest))?);
     wanted.extend(format!("{}={}\n", STORE.0, STORE.1).bytes());
+    let older = older(root)?;
+    for list in &older {
+        wanted.extend(fs::read(list).map_err(failed(list))?);
+    }
     // Written last, so that a directory that has it is whole.
     let stamp = dir.join("installed");
     if fs::read(&stamp).is_ok_and(|installed| installed == wanted) {
@@ -55,9 +62,37 @@ pub(crate) fn provide(root: &Path, install: bool) -> Result<PathBuf, VenvError> 
     command::stdout(&mut pip(&requirements, &dir))?;
     fs::copy(&manifest, dir.join("package.json")).map_err(failed(&dir))?;
     command::stdout(&mut npm(&dir))?;
+    for list in &older {
+        install_older(list, &dir.join("older"))?;
+    }
     command::stdout(&mut store(&dir))?;
     fs::write(&stamp, wanted).map_err(failed(&stamp))?;
     Ok(dir)
+}
+
+/// The lists, in order.
+fn older(root: &Path) -> Result<Vec<PathBuf>, VenvError> {
+    let mut all = Vec::new();
+    for dir in OLDER.map(|dir| root.join(dir)) {
+        let entries = fs::read_dir(&dir).map_err(|source| VenvError::File { path: dir, source })?;
+        all.extend(entries.flatten().map(|entry| entry.path()));
+    }
+    all.sort();
+    Ok(all)
+}
+
+fn install_older(list: &Path, within: &Path) -> Result<(), VenvError> {
+    let name = list.file_stem().unwrap_or_default().to_string_lossy();
+    if list.extension().is_some_and(|end| end == "txt") {
+        command::stdout(&mut pip(list, &within.join(name.as_ref())))?;
+        return Ok(());
+    }
+    let dir = within.join(format!("node-{name}"));
+    let failed = |source| VenvError::File { path: dir.clone(), source };
+    fs::create_dir_all(&dir).map_err(failed)?;
+    fs::copy(list, dir.join("package.json")).map_err(failed)?;
+    command::stdout(&mut npm(&dir))?;
+    Ok(())
 }
 
 /// Only files that are built already: nothing of a package runs while it is installed.
@@ -107,10 +142,15 @@ mod tests {
             let version = line.rsplit('"').nth(1).unwrap();
             assert!(version.starts_with(|first: char| first.is_ascii_digit()), "{line}");
         }
-        let text = fs::read_to_string(workspace::root().join(REQUIREMENTS)).unwrap();
-        assert!(text.lines().count() > 10);
-        for line in text.lines() {
-            assert!(line.split_once("==").is_some_and(|(_, version)| !version.is_empty()), "{line}");
+        let lists = older(&workspace::root()).unwrap();
+        assert!(lists.iter().any(|list| list.ends_with("e2b-2.7.0.json")));
+        let lists = lists.into_iter().filter(|list| list.extension().is_some_and(|end| end == "txt"));
+        for list in lists.chain([workspace::root().join(REQUIREMENTS)]) {
+            let text = fs::read_to_string(list).unwrap();
+            assert!(text.lines().count() > 10);
+            for line in text.lines() {
+                assert!(line.split_once("==").is_some_and(|(_, version)| !version.is_empty()), "{line}");
+            }
         }
     }
 
