@@ -1,6 +1,7 @@
 //! `cargo xtask bench`: ours and its peers on this machine, in one interleaved run, from a released build.
 //! It prints what it saw; it never fails because a number is bad, for a busy machine is no bug.
 
+mod api;
 mod append;
 mod compare;
 mod contenders;
@@ -33,6 +34,8 @@ pub(crate) enum Bench {
     /// What a session that stays costs to begin, with a prepared sandbox and without, and to fork
     #[command(aliases = ["fork", "pool"])]
     Live(live::Live),
+    /// What a program waits for that uses the service through E2B's SDK, and what many sessions take
+    Api(api::Api),
     /// How long runs take to compare, beside agentevals on the same pairs
     Compare(compare::Compare),
     /// How long a gate of 500 sessions takes beside the agents alone, and comparing what is stored
@@ -69,6 +72,7 @@ pub(crate) fn main(bench: &Bench) -> crate::Outcome {
     let args = match bench {
         Bench::Start(args) => args,
         Bench::Tx(args) => return tx::main(args),
+        Bench::Api(args) => return api::main(args),
         Bench::Live(args) => return live::main(args),
         Bench::Compare(args) => return compare::main(args),
         Bench::Gate(args) => return gate::main(args),
