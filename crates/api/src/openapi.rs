@@ -1,6 +1,6 @@
 //! The OpenAPI document of our REST, made from the table of its operations and the types that they take and give.
 
-use crate::routes::{Operation, ROUTES, Reply};
+use crate::routes::{self, Operation, ROUTES, Reply};
 use crate::v1;
 use schemars::generate::SchemaSettings;
 use schemars::{JsonSchema, SchemaGenerator};
@@ -61,9 +61,17 @@ fn described(operation: &Operation, generator: &mut SchemaGenerator) -> Value {
     let mut parameters: Vec<Value> = named
         .map(|name| json!({ "name": name, "in": "path", "required": true, "schema": { "type": "string" } }))
         .collect();
-    for (name, required, kind, about) in operation.query {
+    for routes::Parameter { name, needed, value, about } in operation.query {
+        let schema = match value {
+            routes::Value::Text => json!({ "type": "string" }),
+            routes::Value::Word => json!({ "type": "string", "pattern": v1::WORD }),
+            routes::Value::One(words) => json!({ "type": "string", "enum": words }),
+            routes::Value::Number(least, most) => {
+                json!({ "type": "integer", "minimum": least, "maximum": most })
+            }
+        };
         parameters.push(json!({
-            "name": name, "in": "query", "required": required, "description": about, "schema": { "type": kind },
+            "name": name, "in": "query", "required": needed, "description": about, "schema": schema,
         }));
     }
     if operation.method == "post" {
@@ -97,7 +105,18 @@ fn described(operation: &Operation, generator: &mut SchemaGenerator) -> Value {
 }
 
 fn responses(operation: &Operation, generator: &mut SchemaGenerator) -> Value {
-    let events = |schema: Value| json!({ "schema": { "type": "string" }, "x-event": schema });
+    // Of a stream the schema is that of one event. Its data is JSON of another.
+    let events = |schema: Value| {
+        let data =
+            json!({ "type": "string", "contentMediaType": "application/json", "contentSchema": schema });
+        let properties = json!({
+            "event": { "type": "string" }, "id": { "type": "string" }, "data": data,
+        });
+        json!({
+            "schema": { "type": "object", "properties": properties, "required": ["event", "data"] },
+            "x-event": schema,
+        })
+    };
     let content = match operation.reply {
         Reply::Nothing => None,
         Reply::Json(schema) => Some(json!({ "application/json": { "schema": schema(generator) } })),

@@ -2,10 +2,13 @@
 
 use crate::app::App;
 use axum::body::Body;
+use futures_util::StreamExt;
 use http::header::CONTENT_TYPE;
 use http::{Request, StatusCode};
 use http_body_util::BodyExt;
 use serde::de::DeserializeOwned;
+use std::io;
+use std::time::Duration;
 
 /// A no, in no shape yet.
 pub(crate) type Refused = (StatusCode, String);
@@ -39,6 +42,20 @@ fn parse<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Refused> {
         return Err((StatusCode::BAD_REQUEST, "the body does not fit: an object is needed".into()));
     }
     serde_json::from_slice(bytes).map_err(failed)
+}
+
+/// The same body, which breaks off once nothing more of it comes for so long.
+pub(crate) fn patient(body: Body, patience: Duration) -> Body {
+    let pieces = futures_util::stream::unfold(Some(body.into_data_stream()), move |body| async move {
+        let mut body = body?;
+        match tokio::time::timeout(patience, body.next()).await {
+            Ok(None) => None,
+            Ok(Some(Ok(piece))) => Some((Ok(piece), Some(body))),
+            Ok(Some(Err(error))) => Some((Err(io::Error::other(error)), None)),
+            Err(_) => Some((Err(io::Error::from(io::ErrorKind::TimedOut)), None)),
+        }
+    });
+    Body::from_stream(pieces)
 }
 
 /// All of a body, if it is not too much and does not take too long.

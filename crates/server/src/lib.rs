@@ -29,6 +29,8 @@ mod snapshot;
 mod template;
 mod time;
 mod tls;
+mod volume;
+mod volume_files;
 
 pub use config::{Config, ConfigError};
 pub use keys::{Key, KeyKind, Keys, KeysError, NewKey};

@@ -209,7 +209,11 @@ pub(crate) async fn end(app: &App, sandbox: &Arc<Sandbox>, by: &str) -> Result<(
             (record.session.clone(), record.files.clone())
         };
         if let Some(session) = session {
-            app.house.kill(&session, Some(Changes::Discard), &by)?;
+            match app.house.kill(&session, Some(Changes::Discard), &by) {
+                // One that was lost, or has just ended by itself, needs no end any more.
+                Ok(_) | Err(EngineError::NotLive(_) | EngineError::Lost { .. }) => {}
+                Err(error) => return Err(error),
+            }
         }
         files.iter().for_each(|name| drop(app.house.forget(name)));
         app.sandboxes.forget(&ending.id);

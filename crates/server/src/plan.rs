@@ -56,6 +56,7 @@ fn spec(app: &State, record: &Record, time: Duration) -> Result<SessionSpec, Eng
     spec.live = Live { ttl: Some(Span(time.max(LEAST))), over, ..Live::default() };
     spec.env.extend(record.env.clone());
     spec.secrets = record.secrets.clone();
+    spec.volumes = record.volumes.clone();
     spec.policy = Some(write_policy(app, record, &[])?);
     Ok(spec)
 }

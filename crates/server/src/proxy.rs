@@ -15,7 +15,8 @@ use std::sync::Arc;
 use tokio::net::UnixStream;
 
 /// Ours, and nobody's inside.
-const KEPT_BACK: [&str; 4] = ["x-api-key", "e2b-sandbox-id", "e2b-sandbox-port", "e2b-traffic-access-token"];
+const KEPT_BACK: [&str; 5] =
+    ["x-api-key", "x-access-token", "e2b-sandbox-id", "e2b-sandbox-port", "e2b-traffic-access-token"];
 /// Of one connection only.
 const HOP: [&str; 6] =
     ["keep-alive", "proxy-authenticate", "proxy-authorization", "te", "trailer", "proxy-connection"];
@@ -119,6 +120,7 @@ mod tests {
             .uri("http://3000-x.example.com/a?b=c")
             .header("x-api-key", "e2b_1")
             .header("e2b-traffic-access-token", "t")
+            .header("x-access-token", "t")
             .header("connection", "keep-alive, x-mine, upgrade")
             .header("x-mine", "1")
             .header("upgrade", "websocket")
@@ -133,7 +135,7 @@ mod tests {
         assert_eq!(headers[HOST], "localhost:3000");
         assert_eq!(headers[CONNECTION], "upgrade");
         assert_eq!(headers["authorization"], "Bearer theirs");
-        for gone in ["x-api-key", "e2b-traffic-access-token", "x-mine"] {
+        for gone in ["x-api-key", "x-access-token", "e2b-traffic-access-token", "x-mine"] {
             assert!(!headers.contains_key(gone), "{gone}");
         }
     }

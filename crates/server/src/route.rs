@@ -32,12 +32,17 @@ pub(crate) enum Target {
 pub(crate) fn target(app: &App, request: &Request<Body>) -> Target {
     let (headers, uri) = (request.headers(), request.uri());
     if let Some(target) = by_headers(headers).or_else(|| by_host(headers, uri)) {
-        return target;
+        return if is_control(&target, uri) { Target::Service } else { target };
     }
-    let id = by_token(app, headers, uri).or_else(|| by_signature(app, uri));
-    match id {
-        Some(id) => Target::Sandbox { id: id.to_string(), port: envd::PORT },
-        None => Target::Service,
+    let of = |id: Option<SessionId>| {
+        // One that is gone has no name any more; that it is gone is said all the same.
+        let id = id.map_or_else(String::new, |id| id.to_string());
+        Target::Sandbox { id, port: envd::PORT }
+    };
+    match (daemon_token(headers, uri), by_signature(app, uri)) {
+        (Some(token), _) => of(app.sandboxes.by_token(token)),
+        (None, Some(id)) => of(Some(id)),
+        (None, None) => Target::Service,
     }
 }
 
@@ -45,6 +50,13 @@ fn by_headers(headers: &HeaderMap) -> Option<Target> {
     let id = headers.get("e2b-sandbox-id")?.to_str().ok()?.to_owned();
     let port = headers.get("e2b-sandbox-port").and_then(|port| port.to_str().ok()?.parse().ok());
     Some(Target::Sandbox { id, port: port.unwrap_or(envd::PORT) })
+}
+
+/// Older SDKs name the sandbox and the daemon's port also when they ask the control plane for it. The daemon has no
+/// such paths; the control plane asks for the key.
+fn is_control(target: &Target, uri: &Uri) -> bool {
+    let daemon = matches!(target, Target::Sandbox { port: envd::PORT, .. });
+    daemon && ["/sandboxes/", "/v2/sandboxes/"].iter().any(|start| uri.path().starts_with(start))
 }
 
 /// `PORT-ID.DOMAIN`, whatever the domain: a name of that form is never the service's own.
@@ -56,13 +68,14 @@ fn by_host(headers: &HeaderMap, uri: &Uri) -> Option<Target> {
     Some(Target::Sandbox { id: id.to_string(), port: port.parse().ok()? })
 }
 
-/// Older SDKs name no sandbox when they speak to its daemon; the token is of one sandbox only.
-fn by_token(app: &App, headers: &HeaderMap, uri: &Uri) -> Option<SessionId> {
+/// Older SDKs name no sandbox when they speak to its daemon; the token is of one sandbox only. Nobody but a daemon is
+/// ever sent one.
+fn daemon_token<'a>(headers: &'a HeaderMap, uri: &Uri) -> Option<&'a str> {
     let path = uri.path();
     if path != "/files" && path != "/health" && path != "/metrics" && !path.contains('.') {
         return None;
     }
-    app.sandboxes.by_token(headers.get("x-access-token")?.to_str().ok()?)
+    headers.get("x-access-token")?.to_str().ok()
 }
 
 /// A signed link has no headers at all. One that has expired is still of its sandbox, which says so.
@@ -157,6 +170,17 @@ mod tests {
         assert_eq!(by_headers(&headers), Some(Target::Sandbox { id: "abc".into(), port: 49983 }));
         headers.insert("e2b-sandbox-port", "49999".parse().unwrap());
         assert_eq!(by_headers(&headers), Some(Target::Sandbox { id: "abc".into(), port: 49999 }));
+    }
+
+    #[test]
+    fn the_control_plane_is_asked_also_where_a_sandbox_is_named() {
+        let of = |port| Target::Sandbox { id: "abc".into(), port };
+        assert!(is_control(&of(49983), &Uri::from_static("/sandboxes/abc/connect")));
+        assert!(!is_control(&of(49983), &Uri::from_static("/files?path=/sandboxes/")));
+        assert!(
+            !is_control(&of(3000), &Uri::from_static("/sandboxes/abc/connect")),
+            "that is the inside's own"
+        );
     }
 
     #[test]

@@ -73,7 +73,7 @@ pub(crate) struct Record {
     #[serde(default)]
     pub(crate) policy: Option<String>,
     pub(crate) mcp: Option<serde_json::Value>,
-    pub(crate) volumes: Vec<e2b::VolumeMount>,
+    pub(crate) volumes: Vec<cofferdam_model::VolumeMount>,
 }
 
 pub(crate) struct Sandbox {

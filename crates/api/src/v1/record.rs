@@ -121,6 +121,7 @@ pub struct GateAsked {
     pub commit: Option<String>,
     /// Sessions at a time.
     #[schemars(range(min = 1, max = 256))]
+    #[serde(default, deserialize_with = "super::whole")]
     pub concurrency: Option<u32>,
 }
 

@@ -13,6 +13,42 @@ pub enum OnTimeout {
     Pause,
 }
 
+/// A volume of the tenant's, and where it stands inside.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Mounted {
+    #[schemars(regex(pattern = r"^[a-z][a-z0-9-]{0,62}$"))]
+    pub volume: String,
+    /// Absolute, without `..`.
+    #[schemars(regex(pattern = r"^/[^\x00]+$"), length(max = 1024))]
+    pub path: String,
+    #[serde(default)]
+    pub read_only: bool,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct NewVolume {
+    #[schemars(regex(pattern = r"^[a-z][a-z0-9-]{0,62}$"))]
+    pub name: String,
+}
+
+/// A directory that sessions share and that outlives them.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Volume {
+    pub name: String,
+    pub created_at: String,
+    pub bytes: u64,
+    pub files: u64,
+    /// Whether a session has it now.
+    pub in_use: bool,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Volumes {
+    pub volumes: Vec<Volume>,
+}
+
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct NewSession {
@@ -20,7 +56,9 @@ pub struct NewSession {
     pub template: Option<String>,
     /// Seconds; 300 unless said.
     #[schemars(range(max = 86400))]
+    #[serde(deserialize_with = "super::whole")]
     pub timeout: Option<u32>,
+    #[schemars(schema_with = "super::variables")]
     pub env: BTreeMap<String, String>,
     pub metadata: BTreeMap<String, String>,
     /// Hosts that may be reached: names, `*.names`, addresses, or `0.0.0.0/0` for all.
@@ -30,6 +68,7 @@ pub struct NewSession {
     pub auto_resume: bool,
     /// Credentials of the vault that it may use, by name. Only an administrator can lend them.
     pub secrets: Vec<String>,
+    pub volumes: Vec<Mounted>,
     /// The rules for what leaves, as a policy file. Takes the place of `allow_out`.
     pub policy: Option<String>,
 }
@@ -86,6 +125,7 @@ pub struct Pause {
 pub struct Resume {
     /// Seconds; as its maker asked unless said.
     #[schemars(range(max = 86400))]
+    #[serde(deserialize_with = "super::whole")]
     pub timeout: Option<u32>,
 }
 
@@ -94,6 +134,7 @@ pub struct Resume {
 pub struct Extend {
     /// Seconds from now on.
     #[schemars(range(max = 86400))]
+    #[serde(deserialize_with = "super::needed")]
     pub timeout: u32,
 }
 
@@ -102,6 +143,7 @@ pub struct Extend {
 pub struct ForkAsked {
     /// 1 unless said.
     #[schemars(range(min = 1, max = 20))]
+    #[serde(deserialize_with = "super::whole")]
     pub count: Option<u32>,
 }
 

@@ -7,17 +7,22 @@ use std::collections::BTreeMap;
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ExecAsked {
-    #[schemars(length(min = 1))]
+    #[schemars(length(min = 1), inner(regex(pattern = r"^[^\x00]*$")))]
+    #[schemars(extend("prefixItems" = [{ "pattern": super::WORD }]))]
     pub argv: Vec<String>,
     /// On top of the session's own.
     #[serde(default)]
+    #[schemars(schema_with = "super::variables")]
     pub env: BTreeMap<String, String>,
     /// The home unless said.
+    #[schemars(regex(pattern = r"^[^\x00]+$"), length(max = 1024))]
     pub cwd: Option<String>,
     /// A user inside; `user` unless said.
+    #[schemars(regex(pattern = r"^[^\x00]+$"))]
     pub user: Option<String>,
     /// Seconds; then it is ended.
     #[schemars(range(min = 1, max = 86400))]
+    #[serde(default, deserialize_with = "super::whole")]
     pub timeout: Option<u32>,
     /// What it reads; nothing unless said.
     pub stdin: Option<String>,

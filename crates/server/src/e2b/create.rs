@@ -11,6 +11,7 @@ use crate::life::fork as fork_of;
 use crate::plan;
 use crate::sandbox::{Record, Sandbox};
 use crate::template;
+use crate::volume;
 use axum::Json;
 use axum::extract::{Path, State as Of};
 use cofferdam_api::e2b::{Created, Fork, Forked, NewSandbox};
@@ -53,6 +54,9 @@ fn record(app: &State, key: &Key, asked: NewSandbox, time: Duration) -> Result<R
     env.extend(asked.env_vars.unwrap_or_default());
     let private = asked.network.as_ref().is_some_and(|n| n.allow_public_traffic == Some(false));
     let secrets = asked.network.as_ref().map(egress::secrets).unwrap_or_default();
+    let mounted = asked.volume_mounts.iter().flatten();
+    let mounted = mounted.map(|mount| (mount.name.as_str(), mount.path.as_str(), false));
+    let volumes = volume::mounts(app, &key.tenant, mounted)?;
     Ok(Record {
         // For as long as it has no other.
         id: SessionId::new(now_us() / 1000, 0),
@@ -79,7 +83,7 @@ fn record(app: &State, key: &Key, asked: NewSandbox, time: Duration) -> Result<R
         internet: asked.allow_internet_access,
         policy: None,
         mcp: asked.mcp,
-        volumes: asked.volume_mounts.unwrap_or_default(),
+        volumes,
     })
 }
 
@@ -119,9 +123,6 @@ fn check(asked: &NewSandbox) -> Result<(), Problem> {
         return Err(Problem::bad(
             "`envVars`: a name is empty or has `=` or NUL in it, or a value has NUL in it",
         ));
-    }
-    if asked.volume_mounts.as_ref().is_some_and(|volumes| !volumes.is_empty()) {
-        return Err(Problem::bad("`volumeMounts`: volumes are not served here yet"));
     }
     if asked.iam.as_ref().is_some_and(|iam| !iam.is_null()) {
         return Err(Problem::bad("`iam`: workload identities are not served here: use secrets"));

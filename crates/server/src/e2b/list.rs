@@ -94,7 +94,7 @@ fn tell(record: &Record, info: Option<&SessionInfo>, state: State) -> Listed {
         state,
         alias: None,
         metadata: record.metadata.clone(),
-        volume_mounts: record.volumes.clone(),
+        volume_mounts: record.volumes.iter().map(crate::volume::told).collect(),
     }
 }
 

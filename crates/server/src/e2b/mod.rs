@@ -1,6 +1,7 @@
 //! E2B's control plane: sandboxes made, found, changed and ended, as the published SDKs ask for it.
 
 mod builds;
+mod content;
 mod create;
 mod filter;
 mod life;
@@ -9,6 +10,7 @@ mod network;
 mod secrets;
 mod snapshots;
 mod templates;
+mod volumes;
 mod wire;
 
 use crate::app::{App, now_us};
@@ -49,6 +51,11 @@ pub(crate) fn router() -> Router<App> {
         .route("/snapshots", get(snapshots::list))
         .route("/secrets", post(secrets::create).get(secrets::list))
         .route("/secrets/{id}", post(secrets::update).get(secrets::info).delete(secrets::remove))
+        .route("/volumes", post(volumes::create).get(volumes::list))
+        .route("/volumes/{id}", get(volumes::info).delete(volumes::remove))
+        .route("/volumecontent/{id}/path", get(content::stat).patch(content::change).delete(content::remove))
+        .route("/volumecontent/{id}/dir", get(content::list).post(content::make_dir))
+        .route("/volumecontent/{id}/file", get(content::read).put(content::write))
         .route("/teams", get(templates::teams))
         .route("/templates", get(templates::list).post(templates::build))
         .route("/v2/templates", get(templates::list).post(templates::build))

@@ -6,6 +6,7 @@ use cofferdam_api::e2b;
 use cofferdam_engine::EngineError;
 use cofferdam_engine::inside::{FileProblem, InsideError};
 use http::StatusCode;
+use rustix::io::Errno;
 use serde_json::{Value, json};
 
 /// Connect's codes, those that are used.
@@ -15,6 +16,7 @@ pub(super) enum Code {
     NotFound,
     AlreadyExists,
     Unauthenticated,
+    PermissionDenied,
     ResourceExhausted,
     FailedPrecondition,
     DeadlineExceeded,
@@ -30,6 +32,7 @@ impl Code {
             Self::NotFound => "not_found",
             Self::AlreadyExists => "already_exists",
             Self::Unauthenticated => "unauthenticated",
+            Self::PermissionDenied => "permission_denied",
             Self::ResourceExhausted => "resource_exhausted",
             Self::FailedPrecondition => "failed_precondition",
             Self::DeadlineExceeded => "deadline_exceeded",
@@ -45,6 +48,7 @@ impl Code {
             Self::NotFound => StatusCode::NOT_FOUND,
             Self::AlreadyExists => StatusCode::CONFLICT,
             Self::Unauthenticated => StatusCode::UNAUTHORIZED,
+            Self::PermissionDenied => StatusCode::FORBIDDEN,
             Self::ResourceExhausted => StatusCode::TOO_MANY_REQUESTS,
             Self::DeadlineExceeded => StatusCode::GATEWAY_TIMEOUT,
             Self::Unimplemented => StatusCode::NOT_IMPLEMENTED,
@@ -104,7 +108,22 @@ impl Fault {
                 ..fault(Code::ResourceExhausted, "not enough disk space available".into())
             },
             FileProblem::Closed => fault(Code::Unavailable, "nothing listens there".into()),
-            FileProblem::Other(_) => fault(Code::Internal, format!("path '{path}': {kind}")),
+            FileProblem::Other(number) => {
+                let code = match Errno::from_raw_os_error(number) {
+                    Errno::ACCESS | Errno::PERM | Errno::ROFS => Code::PermissionDenied,
+                    Errno::NAMETOOLONG
+                    | Errno::LOOP
+                    | Errno::INVAL
+                    | Errno::XDEV
+                    | Errno::NOTEMPTY
+                    | Errno::BUSY => Code::InvalidArgument,
+                    Errno::FBIG | Errno::MFILE | Errno::NFILE | Errno::NOMEM | Errno::MLINK => {
+                        Code::ResourceExhausted
+                    }
+                    _ => Code::Internal,
+                };
+                fault(code, format!("path '{path}': {kind}"))
+            }
         }
     }
 

@@ -16,6 +16,7 @@ mod who;
 pub(crate) use watch::Watchers;
 
 use crate::app::App;
+use crate::body;
 use crate::route;
 use crate::sandbox::Sandbox;
 use axum::Json;
@@ -79,6 +80,10 @@ async fn answer(app: App, sandbox: Arc<Sandbox>, request: Request<Body>) -> Resp
     let by = format!("api of {}", sandbox.record().tenant);
     let inside = sandbox.session().and_then(|session| app.house.inside(&session, by));
     let Some(inside) = inside else { return gone() };
+    // What is said to a command comes when somebody types; all else comes at once.
+    let limits = &app.config.limits;
+    let patience = if path.ends_with("/StreamInput") { limits.idle.0 } else { limits.patience.0 };
+    let request = request.map(|body| body::patient(body, patience));
     let call = Call { app, sandbox: sandbox.clone(), inside };
     if path == "/files" {
         return match *request.method() {

@@ -7,6 +7,7 @@ mod record;
 mod secrets;
 mod sessions;
 mod snapshots;
+mod volumes;
 mod wire;
 mod work;
 
@@ -29,6 +30,8 @@ pub(crate) fn router() -> Router<App> {
         .route("/v1/sessions/{id}/restore", post(snapshots::restore))
         .route("/v1/snapshots", get(snapshots::list))
         .route("/v1/snapshots/{name}", delete(snapshots::remove))
+        .route("/v1/volumes", post(volumes::create).get(volumes::list))
+        .route("/v1/volumes/{name}", get(volumes::info).delete(volumes::remove))
         .route("/v1/sessions/{id}/execs", post(work::exec).get(work::execs))
         .route("/v1/sessions/{id}/files", get(files::read).put(files::write).delete(files::remove))
         .route("/v1/sessions/{id}/files/list", get(files::list))

@@ -97,6 +97,9 @@ pub(super) async fn events(
     let limit = number(&query, "limit", 1..=10_000, 1000)?;
     let (kind, host, tool) = (get("kind"), get("host"), get("tool"));
     let (decision, text) = (get("decision"), get("text"));
+    if decision.as_ref().is_some_and(|word| !["allow", "deny", "review"].contains(&word.as_str())) {
+        return Err(Problem::bad("`decision`: there are `allow`, `deny` and `review`"));
+    }
     let wanted = Query { kind, host, tool, decision, text, ..Query::default() };
     let found = blocking(&app, move |app| {
         let trace = app.engine.find_trace(id.as_str())?;

@@ -11,6 +11,7 @@ use crate::route;
 use crate::sandbox::{Record, Sandbox};
 use crate::template;
 use crate::time::told as time;
+use crate::volume;
 use axum::Json;
 use axum::extract::{Path, State};
 use cofferdam_api::{e2b, v1};
@@ -61,6 +62,8 @@ fn record(app: &App, caller: &Caller, asked: v1::NewSession, time: Duration) -> 
     if asked.env.iter().any(bad) {
         return Err(Problem::bad("`env`: a name is empty or has `=` or NUL in it, or a value has NUL in it"));
     }
+    let mounted = asked.volumes.iter().map(|one| (one.volume.as_str(), one.path.as_str(), one.read_only));
+    let volumes = volume::mounts(app, &key.tenant, mounted)?;
     let network = e2b::Network { allow_out: Some(asked.allow_out), ..e2b::Network::default() };
     egress::check(&network).map_err(|error| Problem::bad(error.to_string()))?;
     let mut env = adds.env.clone();
@@ -90,7 +93,7 @@ fn record(app: &App, caller: &Caller, asked: v1::NewSession, time: Duration) -> 
         policy: asked.policy,
         internet: None,
         mcp: None,
-        volumes: Vec::new(),
+        volumes,
     })
 }
 

@@ -98,6 +98,9 @@ impl From<EngineError> for Problem {
             | EngineError::Secret(_)
             | EngineError::SecretInEnvironment { .. }
             | EngineError::Unreadable { .. } => StatusCode::BAD_REQUEST,
+            error if error.is_asked_wrong() => StatusCode::BAD_REQUEST,
+            // Its guest is not to be trusted any more.
+            EngineError::Guest(_) => StatusCode::CONFLICT,
             error if error.is_refusal() => StatusCode::CONFLICT,
             _ => StatusCode::INTERNAL_SERVER_ERROR,
         };
@@ -113,7 +116,7 @@ impl From<InsideError> for Problem {
             InsideError::TooMany(_) => StatusCode::BAD_REQUEST,
             InsideError::Nonsense => StatusCode::CONFLICT,
             InsideError::File { kind } => match kind {
-                FileProblem::Missing => StatusCode::NOT_FOUND,
+                FileProblem::Missing | FileProblem::NoAccount => StatusCode::NOT_FOUND,
                 FileProblem::Exists => StatusCode::CONFLICT,
                 _ => StatusCode::BAD_REQUEST,
             },
