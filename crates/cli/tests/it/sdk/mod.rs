@@ -31,7 +31,7 @@ impl Service {
         Self { child, url: text("url"), key: text("api_key") }
     }
 
-    /// A script of this directory, with the SDKs at hand and pointed here.
+    /// A script of this directory, with these SDKs at hand and pointed here.
     fn run(&self, packages: &Path, script: &str) {
         let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/it/sdk").join(script);
         let python = script.extension().is_some_and(|end| end == "py");
@@ -53,6 +53,7 @@ impl Service {
         command.env_clear().env("PATH", SEARCH_PATH).env("HOME", dir.path()).current_dir(dir.path());
         command.env("PYTHONPATH", packages).env("PYTHONDONTWRITEBYTECODE", "1");
         command.env("E2B_API_KEY", &self.key).env("E2B_API_URL", &self.url).env("E2B_SANDBOX_URL", &self.url);
+        command.env("E2B_VOLUME_API_URL", &self.url);
         finish(&mut command).exits(0);
     }
 }
@@ -148,6 +149,58 @@ fn the_sdks_for_javascript() {
 #[test]
 fn templates_are_built_by_the_python_sdk() {
     with_sdk("template.py", |_| {});
+}
+
+/// The newest, and each of the older ones that the documentation names: its packages alone are at hand.
+#[test]
+fn every_version_of_the_sdks_that_is_promised() {
+    let Some(packages) = packages() else { return };
+    if !needs_root("a service for several users") {
+        return;
+    }
+    let site = Site::new(Mode::Root, env!("CARGO_BIN_EXE_cofferdam"));
+    let service = Service::start(&site);
+    let listed =
+        std::fs::read_dir(packages.join("older")).expect("older SDKs: `cargo xtask test` installs them");
+    let mut older: Vec<PathBuf> = listed.map(|entry| entry.unwrap().path()).collect();
+    older.sort();
+    let docs = include_str!("../../../../../docs/e2b.md");
+    for dir in &older {
+        let name = dir.file_name().unwrap().to_string_lossy().into_owned();
+        let node = name.starts_with("node-");
+        let version = name.rsplit('-').next().unwrap();
+        assert!(docs.contains(version), "{name} is tried and not told of");
+        service.run(dir, if node { "core.mjs" } else { "core.py" });
+    }
+    assert_eq!(older.len(), 5);
+    service.run(&packages, "core.py");
+    service.run(&packages, "core.mjs");
+}
+
+/// Names below the service's domain, by a name server, with TLS: the way that needs no address to be told.
+#[test]
+fn by_domain_with_certificates_and_websockets() {
+    let Some(packages) = packages() else { return };
+    if !needs_root("a name server of its own") {
+        return;
+    }
+    let site = Site::new(Mode::Root, env!("CARGO_BIN_EXE_cofferdam"));
+    let scripts = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/it/sdk/domain");
+    let dir = tempfile::tempdir().unwrap();
+    for name in ["world.py", "client.py", "client.mjs", "echo.py"] {
+        std::fs::copy(scripts.join(name), dir.path().join(name)).unwrap();
+    }
+    std::os::unix::fs::symlink(packages.join("node_modules"), dir.path().join("node_modules")).unwrap();
+    let mut command = site.command("unshare");
+    command.args(["--mount", "--net", "--", "python3"]).arg(dir.path().join("world.py"));
+    command.arg(site.binary()).arg(site.state()).arg(&packages);
+    command.arg(dir.path().join("client.py")).arg(dir.path().join("client.mjs"));
+    finish(&mut command).exits(0);
+}
+
+#[test]
+fn volumes_by_the_python_sdk() {
+    with_sdk("volumes.py", |_| {});
 }
 
 #[test]
