@@ -482,7 +482,11 @@ fn converse(m: &mut Making, launched: &mut Launched) -> Result<(), Failure> {
                     |op| explain_op(op, errno, workdir),
                 ));
             }
-            Message::Started => return Ok(()),
+            Message::Started => {
+                // They are shown; other rooms of the place have them too.
+                m.files = Vec::new();
+                return Ok(());
+            }
         }
     }
 }

@@ -191,9 +191,11 @@ fn clone3(args: &CloneArgs, data: *const u8, entry: *const ()) -> Result<usize, 
 }
 
 impl<T> Sharer<T> {
-    /// The child has executed a program of its own, or is dead: it needs our memory no more.
-    pub(crate) fn let_go(&mut self) {
+    /// The child has executed a program of its own, or is dead: it needs our memory no more, and what it was given is
+    /// ours alone again.
+    pub(crate) fn let_go(&mut self) -> &mut T {
         self.let_go = true;
+        &mut self.data
     }
 
     /// What the child was given, which both may read.

@@ -87,7 +87,7 @@ impl Launched {
     /// The operation that a failure names, counted over both parts.
     pub fn op(&self, at: usize) -> Option<&Op> {
         let job = self.child.data();
-        let rest = || job.rest.get()?.get(at - job.first.len());
+        let rest = || job.rest.get()?.get(at.checked_sub(job.first.len())?);
         job.first.get(at).or_else(rest)
     }
 
@@ -95,7 +95,9 @@ impl Launched {
     pub fn hear(&mut self) -> Result<Message, Errno> {
         let heard = self.supervisor.hear()?;
         if matches!(heard, Message::Started) {
-            self.child.let_go();
+            // All is done. Files are in the operations whole, and a session may live for long.
+            let job = self.child.let_go();
+            (job.first, job.rest) = (Vec::new(), OnceLock::new());
         }
         Ok(heard)
     }
