@@ -33,7 +33,8 @@ def bwrap():
 
 
 def memory():
-    """Kibibytes of the service's own, and of every process of its sandboxes."""
+    """Kibibytes of the service's own, and of every process of its sandboxes. One that waits to be a sandbox's shares the
+    service's memory, which is counted once."""
     total = {"service": 0, "children": 0}
     parents = {}
     for entry in os.listdir("/proc"):
@@ -54,6 +55,8 @@ def memory():
     for pid in parents:
         if pid == service or below(pid):
             try:
+                if pid != service and os.readlink(f"/proc/{pid}/exe") == os.readlink(f"/proc/{service}/exe"):
+                    continue
                 with open(f"/proc/{pid}/smaps_rollup") as file:
                     pss = sum(int(line.split()[1]) for line in file if line.startswith("Pss:"))
                 total["service" if pid == service else "children"] += pss
