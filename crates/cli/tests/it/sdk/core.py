@@ -2,6 +2,7 @@
 import time
 
 import e2b
+import httpcore
 from e2b import CommandExitException, NotFoundException, Sandbox
 
 sandbox = Sandbox.create(timeout=120, metadata={"of": "core"}, envs={"NAME": "world"})
@@ -15,7 +16,8 @@ except CommandExitException as error:
 try:
     sandbox.commands.run("sleep 60", timeout=1)
     raise AssertionError("its time was over")
-except e2b.TimeoutException:
+except (e2b.TimeoutException, httpcore.ReadTimeout):
+    # The client's clock and the command's are the same; before 2.50 the client told its own as it was.
     pass
 handle = sandbox.commands.run("sleep 1000", background=True)
 assert any(process.pid == handle.pid for process in sandbox.commands.list())

