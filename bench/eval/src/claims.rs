@@ -169,7 +169,9 @@ fn exchange(dojo: &Dojo, at: usize, picked: &[Picked], counts: &mut Counts, rng:
     for (i, a) in picked.iter().enumerate() {
         let other_line = |b: &&Picked| {
             b.kind == a.kind
-                && text[b.range.clone()] != text[a.range.clone()]
+                && !same(a.kind, &text[b.range.clone()], &text[a.range.clone()])
+                // items of one list say the same in any order
+                && around(text, &a.range) != around(text, &b.range)
                 && text[a.range.end..b.range.start].contains('\n')
         };
         let later: Vec<&Picked> = picked[i + 1..].iter().filter(other_line).collect();
@@ -193,6 +195,13 @@ fn exchange(dojo: &Dojo, at: usize, picked: &[Picked], counts: &mut Counts, rng:
             }
         }
     }
+}
+
+/// The rest of a value's line.
+fn around(text: &str, range: &Range<usize>) -> (String, String) {
+    let before = text[..range.start].rsplit('\n').next().unwrap_or_default();
+    let after = text[range.end..].split('\n').next().unwrap_or_default();
+    (before.trim_start_matches(|c: char| !c.is_alphabetic()).to_owned(), after.trim().to_owned())
 }
 
 const MONTHS: [&str; 12] = [
@@ -449,13 +458,24 @@ fn elsewhere(kind: Kind, said: &str, read: &str, rng: &mut fastrand::Rng) -> Opt
                 || (kind == Kind::Date && kind_of(&read[r.clone()], "") == Some(kind))
         })
         .filter_map(|r| in_form(kind, said, &read[r]))
-        .filter(|new| {
-            new != said && !(kind == Kind::Number && new.parse::<f64>().ok() == said.parse::<f64>().ok())
-        })
+        .filter(|new| !same(kind, new, said))
         .collect();
     others.sort();
     others.dedup();
     (!others.is_empty()).then(|| others.swap_remove(rng.usize(..others.len())))
+}
+
+/// The same value, perhaps in another dress.
+fn same(kind: Kind, a: &str, b: &str) -> bool {
+    let number = |text: &str| text.parse::<f64>().ok();
+    let date = |text: &str| iso_date(text).unwrap_or_else(|| text.to_owned());
+    a.eq_ignore_ascii_case(b)
+        || match kind {
+            Kind::Number => number(a).is_some() && number(a) == number(b),
+            Kind::Date => date(a) == date(b),
+            Kind::Time => clock(a).is_some() && clock(a) == clock(b),
+            _ => false,
+        }
 }
 
 fn in_form(kind: Kind, said: &str, other: &str) -> Option<String> {

@@ -1,7 +1,7 @@
 //! Everything about one session at once: the policy, the claims, the groundedness, the difference and the verdict over
 //! all of them. Judges and custom scorers answer elsewhere; what they said is handed in.
 
-use crate::claims;
+use crate::claims::{self, ClaimReport};
 use crate::effects::Effects;
 use crate::enforce::{Baselines, enforce};
 use crate::ground;
@@ -26,10 +26,13 @@ pub fn compare(bases: &[&Run], new: &Run, setup: &Setup<'_>, more: Vec<Reason>) 
     });
     let (claims, grounds) = (claims::check(new), ground::check(new));
     let mut reasons = more;
-    let before = |of: fn(&Run) -> Vec<Reason>| bases.iter().map(|base| of(base)).collect::<Vec<_>>();
-    let claimed = before(|base| claims::check(base).reasons());
-    reasons.extend(beyond(claims.reasons(), &claimed, setup.thresholds));
-    let rested = before(|base| ground::check(base).reasons());
+    let claimed: Vec<ClaimReport> = bases.iter().map(|base| claims::check(base)).collect();
+    reasons.extend(beyond(
+        claims.reasons_beside(&claimed),
+        &claimed.iter().map(ClaimReport::reasons).collect::<Vec<_>>(),
+        setup.thresholds,
+    ));
+    let rested: Vec<Vec<Reason>> = bases.iter().map(|base| ground::check(base).reasons()).collect();
     reasons.extend(beyond(grounds.reasons(), &rested, setup.thresholds));
     let evidence = Evidence { policy, claims: Some(claims), ground: Some(grounds), reasons };
     judge(bases, new, setup.effects, setup.thresholds, evidence)
@@ -49,7 +52,7 @@ fn beyond(mut reasons: Vec<Reason>, before: &[Vec<Reason>], thresholds: &Thresho
         let contradicts = matches!(code.as_str(), "claim-contradicted" | "ground-conflict");
         let most = if contradicts { thresholds.contradicted } else { thresholds.unsupported };
         reason.outcome = reason.outcome.min(most);
-        if here <= usual {
+        if here <= usual && reason.outcome != Outcome::Pass {
             reason.outcome = Outcome::Pass;
             reason.text.push_str("; the baselines have as many like it");
         }

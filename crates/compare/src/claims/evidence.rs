@@ -4,7 +4,8 @@
 
 use super::scan::{Found, scan};
 use super::words::{Word, hash_of, words};
-use cofferdam_model::{Act, ActKind, Run};
+use crate::effects::Effects;
+use cofferdam_model::{Act, ActKind, Run, Status};
 use serde_json::Value as Json;
 use std::collections::HashSet;
 use std::ops::Range;
@@ -27,6 +28,8 @@ pub(crate) struct Piece {
     pub(crate) leaves: Vec<(Range<usize>, String)>,
     pub(crate) words: Vec<Word>,
     pub(crate) records: Range<usize>,
+    /// The arguments of a call that changed something, and went well: what was done, and not only wished for.
+    pub(crate) done: bool,
 }
 
 pub(crate) struct Record {
@@ -71,14 +74,15 @@ pub(crate) struct Evidence {
 impl Evidence {
     pub(crate) fn of(run: &Run) -> Self {
         let mut evidence = Self::default();
-        let mut known = HashSet::new();
+        let (mut known, effects) = (HashSet::new(), Effects::default());
         for (act, what) in run.acts.iter().enumerate() {
             for (source, text, leaves) in pieces_of(what) {
                 // the same result ten thousand times is one piece of evidence, read at its first place
                 if text.trim().is_empty() || !known.insert((source as u8, hash_of(&text))) {
                     continue;
                 }
-                evidence.add(act, source, text, leaves);
+                let done = source == Source::Did && what.status == Status::Ok && effects.changes(what);
+                evidence.add((act, source, done), text, leaves);
             }
         }
         evidence.words.sort_unstable();
@@ -89,7 +93,7 @@ impl Evidence {
         evidence
     }
 
-    fn add(&mut self, act: usize, source: Source, text: String, leaves: Vec<(Range<usize>, String)>) {
+    fn add(&mut self, (act, source, done): (usize, Source, bool), text: String, leaves: Leaves) {
         let (piece, first, first_slot) = (self.pieces.len(), self.records.len(), self.slots.len());
         let words = words(&text);
         self.records.extend(records(&text).into_iter().map(|range| Record { piece, range }));
@@ -117,7 +121,15 @@ impl Evidence {
             let segment = self.segment_at(first_segment, found.range.start);
             self.seen.push(Seen { piece, record, segment, slot, found });
         }
-        self.pieces.push(Piece { act, source, text, leaves, words, records: first..self.records.len() });
+        self.pieces.push(Piece {
+            act,
+            source,
+            text,
+            leaves,
+            words,
+            records: first..self.records.len(),
+            done,
+        });
     }
 
     fn record_at(&self, first: usize, at: usize) -> usize {

@@ -52,7 +52,7 @@ impl About {
 }
 
 pub(crate) struct Judge<'r> {
-    run: &'r Run,
+    pub(super) run: &'r Run,
     pub(crate) evidence: &'r Evidence,
     /// The act that answers: only what came before it counts.
     pub(crate) act: usize,
@@ -112,8 +112,13 @@ impl<'r> Judge<'r> {
                 .then((a.piece, a.range.start).cmp(&(b.piece, b.range.start)))
         });
         if statement.manner != Manner::NotAsserted
-            && let Some((field, found)) =
-                self.other_value(raw, statement, &hits, &about).or_else(|| self.apart(raw))
+            && let Some((field, found)) = self
+                .other_value(raw, statement, &hits, &about)
+                .or_else(|| self.apart(raw))
+                .or_else(|| self.not_the_most(raw, statement, &hits, &about))
+                .or_else(|| self.among_the_same_words(raw))
+                .or_else(|| self.not_its_address(raw))
+                .or_else(|| self.not_done_with(raw))
         {
             return (ClaimStatus::Contradicted, Why::OtherValue { field, found }, Vec::new());
         }

@@ -5,9 +5,11 @@
 pub(crate) mod amount;
 pub(crate) mod answer;
 mod company;
+mod context;
 mod derive;
 pub(crate) mod evidence;
 mod extract;
+mod extreme;
 mod link;
 pub(crate) mod moment;
 mod report;
@@ -15,6 +17,7 @@ mod rival;
 pub(crate) mod scan;
 mod status;
 mod together;
+mod usual;
 pub(crate) mod words;
 
 pub use amount::{Amount, Unit};
@@ -262,6 +265,67 @@ mod tests {
         let mut acts: Vec<Act> = (0..10_000).map(|_| act(ActKind::Tool, "get_items", BILLS)).collect();
         acts.push(act(ActKind::Said, "assistant", "The pizza party was 100."));
         assert_eq!(statuses(&Run { acts, ..Run::default() }), [("100".to_owned(), Supported)]);
+    }
+
+    const FILES: &str =
+        "- name: notes.txt\n  size: 120\n- name: plan.docx\n  size: 3183\n- name: list.txt\n  size: 77\n";
+
+    #[test]
+    fn what_is_called_the_largest_has_to_be() {
+        let of = |answer: &str| statuses(&asked("Which is the largest file?", FILES, answer));
+        assert_eq!(of("The largest file is plan.docx."), [("plan.docx".into(), Supported)]);
+        assert_eq!(of("The largest file is notes.txt."), [("notes.txt".into(), Contradicted)]);
+        assert_eq!(of("The smallest file is plan.docx."), [("plan.docx".into(), Contradicted)]);
+        // two of them are a comparison
+        let both = of("The largest file is plan.docx, before notes.txt.");
+        assert!(both.iter().all(|(_, status)| *status == Supported), "{both:?}");
+    }
+
+    #[test]
+    fn a_value_among_words_that_were_read_with_another_is_wrong() {
+        let read = "- body: Meet me at the island trailhead at 8 AM on Saturday.\n  sender: mark@x.org\n- body: Shop closes at 9 PM.\n  sender: shop@x.org\n";
+        let of = |answer: &str| statuses(&asked("What does he write?", read, answer));
+        let wrong = of("He wrote: meet me at the island trailhead at 9 PM on Saturday.");
+        assert!(wrong.contains(&("9 PM".into(), Contradicted)), "{wrong:?}");
+        let right = of("He wrote: meet me at the island trailhead at 8 AM on Saturday.");
+        assert!(right.contains(&("8 AM".into(), Supported)), "{right:?}");
+    }
+
+    #[test]
+    fn a_name_has_its_own_address() {
+        let read = "participants: maria.garcia@x.org, emma.johnson@x.org; Maria Garcia and Emma Johnson come";
+        let of = |answer: &str| statuses(&asked("Who comes?", read, answer));
+        let wrong = of("It is Maria Garcia (emma.johnson@x.org) who comes.");
+        assert!(wrong.contains(&("emma.johnson@x.org".into(), Contradicted)), "{wrong:?}");
+        let right = of("It is Maria Garcia (maria.garcia@x.org) who comes.");
+        assert!(right.iter().all(|(_, status)| *status == Supported), "{right:?}");
+    }
+
+    #[test]
+    fn what_was_done_is_what_the_call_was_given() {
+        let mut run = asked(
+            "Pay the bill.",
+            "- amount: 98.70\n  to: GB29NWBK60161331926819\n- amount: 50.25\n  to: US122000000121212121212\n",
+            "I have sent 50.25 to the account.",
+        );
+        let mut pay = act(ActKind::Tool, "send_money", "done");
+        pay.args = serde_json::json!({ "amount": 98.7, "recipient": "GB29NWBK60161331926819" });
+        run.acts.insert(2, pay);
+        assert!(statuses(&run).contains(&("50.25".into(), Contradicted)), "{:?}", statuses(&run));
+        run.acts[3].text = "I have sent 98.70 to the account.".into();
+        assert!(statuses(&run).contains(&("98.70".into(), Supported)), "{:?}", statuses(&run));
+    }
+
+    #[test]
+    fn what_a_baseline_says_too_is_usual_unless_it_also_says_the_right_one() {
+        let of = |answer: &str| super::check(&asked("When?", EVENTS, answer));
+        let wrong = of("1. **Team Sync**\n   - **Time:** 12:30 PM\n");
+        let time = wrong.claims.iter().find(|c| c.kind == ClaimKind::Time).unwrap();
+        assert_eq!(time.status, Contradicted);
+        assert!(!time.is_usual(&[]));
+        assert!(time.is_usual(&[of("It is at 12:30 PM.")]));
+        assert!(!time.is_usual(&[of("It is at 12:30 PM."), of("It is at 10:00 AM.")]));
+        assert!(!time.is_usual(&[of("It is at 15:00.")]));
     }
 
     proptest! {

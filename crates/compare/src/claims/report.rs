@@ -153,6 +153,20 @@ impl ClaimReport {
     pub fn reasons(&self) -> Vec<Reason> {
         self.claims.iter().filter(|c| c.status.flagged()).map(Claim::reason).collect()
     }
+
+    /// The same beside what accepted runs of the same input said: what one of them says too is told, and no more.
+    pub(crate) fn reasons_beside(&self, baselines: &[ClaimReport]) -> Vec<Reason> {
+        let flagged = self.claims.iter().filter(|c| c.status.flagged());
+        let beside = flagged.map(|claim| {
+            let mut reason = claim.reason();
+            if claim.is_usual(baselines) {
+                reason.outcome = Outcome::Pass;
+                reason.text.push_str("; a baseline says so too");
+            }
+            reason
+        });
+        beside.collect()
+    }
 }
 
 impl Claim {

@@ -7,7 +7,7 @@ use super::evidence::{Seen, Slot, Source, key_stems, normal_key};
 use super::extract::{Raw, within};
 use super::link::{About, Hit, Judge};
 use super::report::Quoted;
-use super::scan::Value;
+use super::scan::{Value, scan};
 use super::words::Word;
 use std::ops::Range;
 
@@ -72,8 +72,7 @@ impl Judge<'_> {
         };
         let (theirs, slot, found) = rival?;
         let ahead = if raw.value.is_some() { mine * AHEAD + MARGIN } else { mine * AHEAD_NAME + MARGIN };
-        let block = &self.text[statement.block.clone()];
-        if theirs < ahead || theirs < ENOUGH || block.contains(&found.text) {
+        if theirs < ahead || theirs < ENOUGH || self.is_said(raw, &found.text, &statement.block) {
             return None;
         }
         Some((key_of(slot).map(str::to_owned), found))
@@ -107,6 +106,19 @@ impl Judge<'_> {
             }
         }
         (mine, top.1.map(|seen| (top.0, seen.slot, self.quote(seen.piece, seen.found.range.clone()))))
+    }
+
+    /// Whether another claim of the answer says this within a range.
+    fn is_said(&self, raw: &Raw, text: &str, within: &Range<usize>) -> bool {
+        let value = scan(text).into_iter().next().map(|f| f.value);
+        self.answer.claims.iter().any(|other| {
+            within.contains(&other.range.start)
+                && other.range != raw.range
+                && match (&value, &other.value) {
+                    (Some(right), Some(said)) => said.said_by(right),
+                    _ => self.text[other.range.clone()].eq_ignore_ascii_case(text),
+                }
+        })
     }
 
     /// Whether a value has a line of its own: an item of a list, as others are.
@@ -175,10 +187,10 @@ impl Judge<'_> {
         }
     }
 
-    /// Only what was read can contradict; the user's wish and the model's own arguments cannot.
+    /// Only what was read or done can contradict; the user's wish and what a call merely asked for cannot.
     fn counts(&self, record: usize) -> bool {
         let piece = &self.evidence.pieces[self.evidence.records[record].piece];
-        piece.act < self.act && piece.source == Source::Read
+        piece.act < self.act && (piece.source == Source::Read || piece.done)
     }
 
     /// The value of the claim's kind in a slot, where the claim is not there itself.

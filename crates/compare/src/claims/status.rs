@@ -103,6 +103,15 @@ pub(crate) fn judge<'r>(run: &'r Run, before: usize, deed: &str) -> Deed<'r> {
     }
 }
 
+/// The calls that did a deed, and did not fail.
+pub(crate) fn doing(run: &Run, before: usize, deed: &str) -> Vec<usize> {
+    let stems = DEEDS.iter().find(|(d, _)| d.eq_ignore_ascii_case(deed)).map(|(_, s)| *s).unwrap_or_default();
+    let acts = run.acts[..before].iter().enumerate();
+    let did =
+        |act: &Act| matches!(act.kind, ActKind::Tool) && act.status == Status::Ok && does(&act.name, stems);
+    acts.filter(|(_, act)| did(act)).map(|(at, _)| at).collect()
+}
+
 fn does(name: &str, stems: &[&str]) -> bool {
     let name = super::evidence::normal_key(name);
     name.split(' ').any(|part| stems.iter().any(|stem| part.starts_with(stem)))

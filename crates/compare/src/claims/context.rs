@@ -1,0 +1,195 @@
+//! What stands around a claim, word for word. Where the words on both sides of it were read with another value between
+//! them, and never with this one, that other value is what was read. A name and the address in brackets after it belong
+//! together, and what a statement says was done is held against what the call was given.
+
+use super::evidence::Source;
+use super::extract::Raw;
+use super::link::Judge;
+use super::report::{ClaimKind, Quoted};
+use super::scan::Value;
+use super::status;
+use super::words::Word;
+
+/// Words before and after a claim that are looked for; what says more comes first.
+const WINDOWS: [(usize, usize); 5] = [(2, 2), (3, 1), (1, 3), (3, 0), (0, 3)];
+/// A value takes up to so many words: `May 15th, 2024`, `10:00:00`.
+const LONGEST: usize = 4;
+const PLACES: usize = 60;
+/// Bytes between a name and the address that is its.
+const BESIDE: usize = 24;
+/// And between values that one verb has: `to a@… and b@…`.
+const TOGETHER: usize = 30;
+
+type Instead = (Option<String>, Quoted);
+
+impl Judge<'_> {
+    /// The value that was read among the same words.
+    pub(super) fn among_the_same_words(&self, raw: &Raw) -> Option<Instead> {
+        if matches!(raw.kind, ClaimKind::Quote | ClaimKind::Status) {
+            return None;
+        }
+        let all = &self.answer.words;
+        let first = all.partition_point(|w| w.range().start < raw.range.start);
+        let own = self.words_in(&raw.range).len();
+        if own == 0 {
+            return None;
+        }
+        let mut found = None;
+        for (before, after) in WINDOWS {
+            let Some(from) = first.checked_sub(before) else { continue };
+            let Some(window) = all.get(from..first + own + after) else { continue };
+            let beside: Vec<&Word> = window[..before].iter().chain(&window[before + own..]).collect();
+            let telling = beside.iter().filter(|w| !w.common && w.range().len() > 2 && !w.digits).count();
+            let line = &self.text[window[0].range().start..window[window.len() - 1].range().end];
+            if telling == 0 || line.contains('\n') {
+                continue;
+            }
+            for gap in 1..=LONGEST {
+                if raw.value.is_none() && gap != own {
+                    continue;
+                }
+                let pattern: Vec<Option<u64>> = window[..before]
+                    .iter()
+                    .map(|w| Some(w.exact))
+                    .chain((0..gap).map(|_| None))
+                    .chain(window[before + own..].iter().map(|w| Some(w.exact)))
+                    .collect();
+                for (piece, start) in self.evidence.around(&pattern, self.act, PLACES) {
+                    // what closes one record and what opens the next stand side by side by chance
+                    if !self.in_one_line(piece, start..start + pattern.len()) {
+                        continue;
+                    }
+                    let held = &self.evidence.pieces[piece].words[start + before..start + before + gap];
+                    match self.says(raw, piece, held) {
+                        Some(None) => return None,
+                        Some(Some(other)) => found = found.or(Some(other)),
+                        None => {}
+                    }
+                }
+            }
+        }
+        found.map(|quoted| (None, quoted))
+    }
+
+    fn in_one_line(&self, piece: usize, words: std::ops::Range<usize>) -> bool {
+        let held = &self.evidence.pieces[piece].words[words];
+        let line = |word: Option<&Word>| word.map(|w| self.evidence.segment_of(piece, w.range().start));
+        line(held.first()) == line(held.last())
+    }
+
+    /// Whether these words of a piece say the claim (`Some(None)`), another value of its kind, or neither.
+    fn says(&self, raw: &Raw, piece: usize, held: &[Word]) -> Option<Option<Quoted>> {
+        let range = held.first()?.range().start..held.last()?.range().end;
+        let whose = self.evidence.pieces[piece].source;
+        // the user's own words too: whoever repeats them has to repeat them right
+        let speaks = matches!(whose, Source::Read | Source::User) || self.evidence.pieces[piece].done;
+        let Some(value) = &raw.value else {
+            let mine = self.words_in(&raw.range);
+            if mine.iter().zip(held).all(|(a, b)| a.stem == b.stem) {
+                return Some(None);
+            }
+            let names = held.iter().all(|w| w.upper && !w.common) && speaks;
+            return names.then(|| Some(self.quote(piece, range)));
+        };
+        let from =
+            self.evidence.seen.partition_point(|s| (s.piece, s.found.range.end) < (piece, range.start + 1));
+        let mut inside = self.evidence.seen[from..]
+            .iter()
+            .take_while(|s| s.piece == piece && s.found.range.start < range.end);
+        let seen = inside.next()?;
+        if value.said_by(&seen.found.value) {
+            return Some(None);
+        }
+        let whole = seen.found.range.start >= range.start && seen.found.range.end <= range.end + 1;
+        (whole && speaks && value.like(&seen.found.value))
+            .then(|| Some(self.quote(piece, seen.found.range.clone())))
+    }
+
+    /// A name with an address that is not its: `Maria Garcia (emma.johnson@…)`, where `maria.garcia@…` was read.
+    pub(super) fn not_its_address(&self, raw: &Raw) -> Option<Instead> {
+        let address = |c: &Raw| matches!(c.value, Some(Value::Email(_) | Value::Url(_)));
+        let (name, web) = if address(raw) {
+            let before = self.answer.claims.iter().filter(|c| c.range.end <= raw.range.start);
+            (before.max_by_key(|c| c.range.end)?, raw)
+        } else {
+            let after = self.answer.claims.iter().filter(|c| c.range.start >= raw.range.end);
+            (raw, after.min_by_key(|c| c.range.start)?)
+        };
+        let between = self.text.get(name.range.end..web.range.start)?;
+        let opens = between.trim_end_matches(['*', '`', '[', '<', ' ']).ends_with(['(', ':', '-', '–']);
+        if name.kind != ClaimKind::Name
+            || !address(web)
+            || !opens
+            || between.len() > BESIDE
+            || between.contains(['\n', '.', ',', ';', ')'])
+        {
+            return None;
+        }
+        let words: Vec<String> = self
+            .words_in(&name.range)
+            .iter()
+            .filter(|w| !w.common && w.range().len() > 2)
+            .map(|w| w.of(self.text).to_lowercase())
+            .collect();
+        let of = |value: &Value| match value {
+            Value::Email(text) => text.split('@').next().unwrap_or_default().to_owned(),
+            Value::Url(text) => text.clone(),
+            _ => String::new(),
+        };
+        let holds = |value: &Value| {
+            let text = of(value);
+            words.iter().any(|w| text.contains(w.trim_end_matches("'s").trim_end_matches("’s")))
+        };
+        let said = web.value.as_ref()?;
+        if words.is_empty() || holds(said) {
+            return None;
+        }
+        let seen = self.evidence.seen.iter().filter(|s| self.evidence.pieces[s.piece].act < self.act);
+        let right = seen.filter(|s| said.like(&s.found.value)).find(|s| holds(&s.found.value))?;
+        Some((None, self.quote(right.piece, right.found.range.clone())))
+    }
+
+    /// What was done was done with another value: the first of its kind after "I have sent" is what the call was given.
+    pub(super) fn not_done_with(&self, raw: &Raw) -> Option<Instead> {
+        let value = raw.value.as_ref()?;
+        let small =
+            |v: &Value| matches!(v, Value::Amount(a) if a.unit.is_none() && a.step >= 1.0 && a.value < 10.0);
+        if small(value) || matches!(value, Value::Weekday(_)) {
+            return None;
+        }
+        let here = || self.answer.claims.iter().filter(|c| c.statement == raw.statement);
+        let verb = here()
+            .filter(|c| c.kind == ClaimKind::Status && c.range.end <= raw.range.start)
+            .max_by_key(|c| c.range.end)?;
+        let mut last = None;
+        for claim in here().filter(|c| c.range.start >= verb.range.end && c.range.start <= raw.range.start) {
+            if !claim.value.as_ref().is_some_and(|v| value.like(v) && !small(v)) {
+                continue;
+            }
+            let near = last.is_none_or(|end: usize| claim.range.start.saturating_sub(end) <= TOGETHER);
+            if !near {
+                return None;
+            }
+            last = Some(claim.range.end);
+        }
+        let acts = status::doing(self.run, self.act, &self.text[verb.range.clone()]);
+        let mut found = None;
+        for seen in self.evidence.seen.iter().filter(|s| {
+            let piece = &self.evidence.pieces[s.piece];
+            piece.source == Source::Did && acts.contains(&piece.act)
+        }) {
+            if value.said_by(&seen.found.value) {
+                return None;
+            }
+            let id = seen.slot.is_some_and(|s| {
+                self.evidence.slots[s].key == "id" || self.evidence.slots[s].key.ends_with(" id")
+            });
+            if value.like(&seen.found.value) && !id && !small(&seen.found.value) {
+                found = found.or(Some(seen));
+            }
+        }
+        let seen = found?;
+        let field = seen.slot.map(|s| self.evidence.slots[s].key.clone());
+        Some((field, self.quote(seen.piece, seen.found.range.clone())))
+    }
+}
