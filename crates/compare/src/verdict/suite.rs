@@ -5,6 +5,9 @@ use crate::reason::Outcome;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
+/// Sessions that a sentence names before it counts the rest.
+const NAMED: usize = 5;
+
 /// One run of one session.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Trial {
@@ -66,7 +69,10 @@ pub fn aggregate(trials: &[Trial], thresholds: &Thresholds) -> Aggregate {
     let mut reasons = Vec::new();
     let names = |outcome| {
         let named = sessions.iter().filter(|s| s.outcome == outcome).map(|s| s.session.as_str());
-        named.take(5).collect::<Vec<_>>().join(", ")
+        let named: Vec<&str> = named.collect();
+        let (told, rest) = named.split_at(named.len().min(NAMED));
+        let more = if rest.is_empty() { String::new() } else { format!(" and {} more", rest.len()) };
+        format!("{}{more}", told.join(", "))
     };
     let mut outcome = Outcome::Pass;
     if failed > thresholds.failed {
