@@ -66,7 +66,7 @@ pub use spec::{
 };
 pub use step::{StepEnded, StepReplanned, StepStarted, StepVia};
 pub use syscall::{SyscallSeen, Syscalls};
-pub use tap::{Next, Outgoing, Question, Reply, Stop, Tap, Watcher};
+pub use tap::{Mended, Next, Outgoing, Question, Reply, Stop, Tap, Watcher};
 pub use tier::{Tier, TierError};
 pub use tool::{
     Content, ToolCalled, ToolChanged, ToolFault, ToolListed, ToolOffered, ToolOutcome, ToolRegistered,

@@ -50,6 +50,38 @@ pub trait Watcher: Send {
 
     fn received(&mut self, chunk: &[u8]);
 
+    /// Whether what comes back goes on only as [`Self::mend`] says. Asked once the request is there as a whole; what
+    /// is compressed is decompressed for it.
+    fn mends(&self) -> bool {
+        false
+    }
+
+    /// A part of such an answer, in place of [`Self::received`].
+    fn mend(&mut self, chunk: &[u8]) -> Mended {
+        self.received(chunk);
+        Mended { pass: chunk.to_vec(), ..Mended::default() }
+    }
+
+    /// What a person said to a question of [`Mended::ask`].
+    fn mend_asked(&mut self, _question: &Question, _answer: Answer, _by: &str, _waited_us: u64) -> Mended {
+        Mended::default()
+    }
+
+    /// Such an answer is over: what is still to be told.
+    fn mend_end(&mut self) -> Mended {
+        Mended::default()
+    }
+
+    /// Whether the messages of a WebSocket that this request opens are shown, each before it goes on.
+    fn hears(&self) -> bool {
+        false
+    }
+
+    /// One such message. One of the client's can be stopped, and with it all of it.
+    fn heard(&mut self, _is_sent: bool, _message: &[u8]) -> Result<(), Stop> {
+        Ok(())
+    }
+
     /// Nothing more comes. An error fails the session: something happened that is not on record.
     fn ended(self: Box<Self>, ending: Ending) -> Result<(), crate::NotRecorded>;
 }
@@ -63,6 +95,23 @@ pub enum Next {
     Answer(Reply),
     /// It waits for a person; [`Watcher::asked`] is told what they said.
     Ask(Question),
+}
+
+/// What becomes of a part of an answer.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Mended {
+    /// What of it goes on, or stands in its place.
+    pub pass: Vec<u8>,
+    /// Bodies to be posted where the request went, each as a request of the same sender's.
+    pub post: Vec<Vec<u8>>,
+    /// What waits for a person while the rest goes on; [`Watcher::mend_asked`] is told what they said.
+    pub ask: Vec<Question>,
+    /// Questions, by their events, that nobody needs to answer any more.
+    pub withdraw: Vec<u64>,
+    /// What was kept back, in words for the exchange's end.
+    pub flags: Vec<String>,
+    /// Nothing more of it may pass.
+    pub stop: Option<Stop>,
 }
 
 /// What a person is asked.

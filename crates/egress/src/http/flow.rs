@@ -2,6 +2,7 @@
 //! at the next poll when its exchange is cut. Nothing is collected; a slow reader slows the writer.
 
 use super::body::Begun;
+use super::mended::Mending;
 use super::tapped::Played;
 use crate::exchange::{Exchange, Side};
 use crate::rescue::Failure;
@@ -41,6 +42,10 @@ pub(crate) trait Filter: Send {
     /// Whether there is something that [`Self::idle`] would let go.
     fn is_waiting(&self) -> bool {
         false
+    }
+    /// What may go on now although nothing has come.
+    fn poll_more(&mut self, _: &mut Context<'_>) -> Poll<Result<Bytes, Box<Failure>>> {
+        Poll::Pending
     }
     /// What was held back, at the end.
     fn finish(&mut self) -> Result<Bytes, Box<Failure>>;
@@ -116,10 +121,20 @@ impl Flow {
     }
 
     /// An answer that comes from no upstream.
-    pub(super) fn played(played: Played, exchange: Arc<Exchange>) -> Self {
+    pub(super) fn played(played: Played, exchange: Arc<Exchange>, mending: Option<Mending>) -> Self {
         let mut flow = Self::new(Source::Played(played), Side::Down);
         flow.exchange = Some(exchange);
-        flow.settled_if_empty()
+        flow.mended_by(mending).settled_if_empty()
+    }
+
+    /// The same, as whoever understands it lets it go on.
+    pub(super) fn mended_by(mut self, mending: Option<Mending>) -> Self {
+        if let Some(mending) = mending {
+            // It shows the watcher what comes, and this what goes on.
+            self.is_seen = false;
+            self.filter = Some(Box::new(mending));
+        }
+        self
     }
 
     pub(crate) fn live(
@@ -303,6 +318,13 @@ impl Flow {
         Poll::Ready(Ok(Frame::data(bytes)))
     }
 
+    /// What a filter lets go of its own accord.
+    fn poll_more(&mut self, cx: &mut Context<'_>) -> Poll<Result<Bytes, FlowError>> {
+        let Some(filter) = &mut self.filter else { return Poll::Pending };
+        let more = ready!(filter.poll_more(cx)).map_err(FlowError::Refused);
+        Poll::Ready(more.and_then(|bytes| self.count(&bytes).map(|()| bytes)))
+    }
+
     fn poll_source(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
         match &mut self.source {
             Source::Whole(bytes) => Poll::Ready(bytes.take().map(|bytes| Ok(Frame::data(bytes)))),
@@ -344,6 +366,13 @@ impl Body for Flow {
             }
             let polled = this.poll_source(cx);
             if polled.is_pending() {
+                if let Poll::Ready(more) = this.poll_more(cx) {
+                    match more {
+                        Ok(bytes) if bytes.is_empty() => continue,
+                        Ok(bytes) => return Poll::Ready(Some(Ok(Frame::data(bytes)))),
+                        Err(error) => return Poll::Ready(Some(Err(this.fail(error)))),
+                    }
+                }
                 return this.poll_idle(cx).map(|frame| Some(frame.map_err(|e| this.fail(e))));
             }
             this.pause = None;

@@ -5,9 +5,10 @@ use super::body::{Payload, Scrubbing};
 use super::decide::{Cleared, Question, record_spent};
 use super::flow::{Filter, Flow, Home, Rest};
 use super::identify::{Scheme, Target, address_to};
+use super::mended::{Mending, Way};
 use super::prepare::{Prepared, Preparing, prepare};
 use super::service::{Conn, Upgrade};
-use super::tapped::{Offer, Seen, fields, play, refused};
+use super::tapped::{Offer, Offered, Seen, fields, play, refused};
 use super::upgrade::{Filters, relay};
 use super::{hop, mint, websocket};
 use crate::exchange::{Exchange, Side};
@@ -74,9 +75,10 @@ pub(crate) async fn forward(mut this: Forwarding<'_>) -> Result<Response<Flow>, 
     let exchange = session.live.begin(seq, event, used.credentials.clone(), limits, this.began);
     noticed.into_iter().for_each(|text| exchange.flag(text));
     still_allowed(session, this.rules, &used, &exchange)?;
+    let mut way = None;
     if let Some(tapped) = tapped {
         let offer = Offer {
-            session,
+            conn,
             exchange: &exchange,
             event: seq,
             target: &this.target,
@@ -86,8 +88,9 @@ pub(crate) async fn forward(mut this: Forwarding<'_>) -> Result<Response<Flow>, 
             filter: &mut filter,
             upgrades: this.upgrade.is_some(),
         };
-        if let Some(answer) = tapped.offer(offer).await? {
-            return Ok(answer);
+        match tapped.offer(offer).await? {
+            Offered::Answered(answer) => return Ok(*answer),
+            Offered::Goes(mended) => way = mended,
         }
     }
     record_spent(session, seq, &exchange.asked, &used.credentials).map_err(|e| refused(&exchange, e))?;
@@ -102,7 +105,7 @@ pub(crate) async fn forward(mut this: Forwarding<'_>) -> Result<Response<Flow>, 
     let rest = Rest::default();
     let (body, up) = outgoing(this.payload.take(), this.upgrade.is_some(), filter, &exchange, &rest);
     if let Some(upgrade) = &this.upgrade {
-        ask_upgrade(&mut this.head, upgrade, up.is_some());
+        ask_upgrade(&mut this.head, upgrade, up.is_some() || hears(&exchange));
     }
     let mut request = Some(Request::from_parts(this.head, body));
     let sending = send(session, &key, this.rules, &this.target, &mut request);
@@ -119,7 +122,7 @@ pub(crate) async fn forward(mut this: Forwarding<'_>) -> Result<Response<Flow>, 
         }
         ended(&exchange, failure)
     })?;
-    let back = Back { conn, exchange, used, key, sender, up, upgrade: this.upgrade };
+    let back = Back { conn, exchange, used, key, sender, up, upgrade: this.upgrade, way };
     back.answer(response)
 }
 
@@ -151,7 +154,7 @@ fn answered(this: Forwarding<'_>, reply: Reply) -> Result<Response<Flow>, Failur
     let exchange = session.live.begin(seq, event, Vec::new(), (meter, policy.large_transfer()), this.began);
     still_allowed(session, this.rules, &Used::default(), &exchange)?;
     exchange.flag("answered here: a token stays outside".to_owned());
-    Ok(play(reply, &this.head.method, exchange))
+    play(reply, &this.head.method, exchange, None)
 }
 
 /// The exchange's end for a request that got no answer.
@@ -200,6 +203,11 @@ fn fingerprint(used: &Used) -> u64 {
         (&*credential.name, credential.generation).hash(&mut hasher);
     }
     hasher.finish()
+}
+
+/// Whether someone listens to what follows a change of protocol.
+fn hears(exchange: &Exchange) -> bool {
+    exchange.watch(|watcher| watcher.hears()) == Some(true)
 }
 
 fn ask_upgrade(head: &mut Parts, upgrade: &Upgrade, looked_into: bool) {
@@ -262,10 +270,12 @@ struct Back<'a> {
     sender: Sender,
     up: Option<Box<dyn Filter>>,
     upgrade: Option<Upgrade>,
+    /// Where someone says what goes on of the answer.
+    way: Option<Box<Way>>,
 }
 
 impl Back<'_> {
-    fn answer(self, response: Response<Incoming>) -> Result<Response<Flow>, Failure> {
+    fn answer(mut self, response: Response<Incoming>) -> Result<Response<Flow>, Failure> {
         let (mut head, body) = response.into_parts();
         self.exchange.answered(head.status.as_u16());
         let scrubber = self.conn.session.coffer.response(&self.used, &mut head).map_err(|error| {
@@ -280,6 +290,16 @@ impl Back<'_> {
         // It would lead the client around us.
         head.headers.remove(ALT_SVC);
         head.version = Version::HTTP_11;
+        let (mut filter, mut mending) = (filter, None);
+        if let Some(way) = self.way.take() {
+            let switches = head.status == StatusCode::SWITCHING_PROTOCOLS;
+            let reason = "it changes the protocol of what is spoken with a server of tools".to_owned();
+            let made = match switches {
+                true => Err(Failure::Unreadable { host: self.key.host.clone(), reason }),
+                false => Mending::new(way, self.exchange.clone(), filter.take(), &mut head.headers),
+            };
+            mending = Some(made.map_err(|failure| ended(&self.exchange, failure))?);
+        }
         self.exchange.watch(|watcher| watcher.answered(head.status.as_u16(), &fields(&head.headers)));
         if head.status == StatusCode::SWITCHING_PROTOCOLS {
             return self.switch(head, body, answered, filter);
@@ -288,7 +308,7 @@ impl Back<'_> {
             Sender::H1(sender) => Some(Home { pool: self.conn.session.pool.clone(), key: self.key, sender }),
             Sender::H2(_) => None,
         };
-        let flow = Flow::live(body, Side::Down, self.exchange, filter, home);
+        let flow = Flow::live(body, Side::Down, self.exchange, filter, home).mended_by(mending);
         Ok(Response::from_parts(head, flow))
     }
 
@@ -315,7 +335,7 @@ impl Back<'_> {
         tokio::spawn(async move {
             let (Ok(client), Ok(upstream)) = tokio::join!(upgrade.client, upstream) else { return };
             let (client, upstream) = (TokioIo::new(client), TokioIo::new(upstream));
-            if is_websocket && filters.any() {
+            if is_websocket && (filters.any() || hears(&exchange)) {
                 websocket::relay(client, upstream, exchange, filters).await;
             } else {
                 relay(client, upstream, exchange, filters).await;

@@ -7,6 +7,7 @@ pub(crate) mod flow;
 pub(crate) mod forward;
 pub(crate) mod hop;
 pub(crate) mod identify;
+mod mended;
 pub(crate) mod mint;
 mod prepare;
 mod rewrite;

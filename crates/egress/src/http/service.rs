@@ -25,6 +25,8 @@ use hyper::service::service_fn;
 use hyper::upgrade::OnUpgrade;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use std::convert::Infallible;
+use std::future::Future;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Instant;
@@ -200,6 +202,24 @@ async fn exchange(
     let (cleared, rewritten) = clear(conn, &rules, &target, &mut head, payload).await?;
     forward(Forwarding { conn, rules: &rules, target, head, payload, cleared, rewritten, upgrade, began })
         .await
+}
+
+/// Something that is said in a client's place, to whom it was speaking already: by the same steps. Boxed, because
+/// it comes up while a request of the client's is under way.
+pub(super) fn let_out<'a>(
+    conn: Arc<Conn>,
+    target: Target,
+    mut head: Parts,
+    payload: &'a mut Payload,
+) -> Pin<Box<dyn Future<Output = Result<Response<Flow>, Failure>> + Send + 'a>> {
+    Box::pin(async move {
+        let began = Instant::now();
+        conn.session.is_open()?;
+        let (conn, rules) = (&conn, &conn.session.rules.load_full());
+        let (cleared, rewritten) = clear(conn, rules, &target, &mut head, payload).await?;
+        forward(Forwarding { conn, rules, target, head, payload, cleared, rewritten, upgrade: None, began })
+            .await
+    })
 }
 
 /// A change of protocol that the client asks for.

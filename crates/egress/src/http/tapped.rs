@@ -6,6 +6,8 @@ use super::body::Payload;
 use super::flow::{Filter, Flow};
 use super::hop;
 use super::identify::Target;
+use super::mended::{Mending, Way};
+use super::service::Conn;
 use crate::approvals::Held;
 use crate::exchange::{Exchange, Side};
 use crate::own;
@@ -37,7 +39,7 @@ pub(super) struct Seen {
 
 /// What is under way, and what may still be changed of it.
 pub(super) struct Offer<'a> {
-    pub(super) session: &'a Session,
+    pub(super) conn: &'a Arc<Conn>,
     pub(super) exchange: &'a Arc<Exchange>,
     pub(super) event: u64,
     pub(super) target: &'a Target,
@@ -49,6 +51,13 @@ pub(super) struct Offer<'a> {
     pub(super) upgrades: bool,
 }
 
+/// What becomes of a request that was offered.
+pub(super) enum Offered {
+    /// It goes its way; and how it went, where someone will say what comes back of its answer.
+    Goes(Option<Box<Way>>),
+    Answered(Box<Response<Flow>>),
+}
+
 impl Seen {
     /// Nothing if nobody looks.
     pub(super) fn of(session: &Session, head: &Parts) -> Option<Self> {
@@ -57,8 +66,9 @@ impl Seen {
     }
 
     /// Offers the exchange to the tap, and gives the answer if that does not come from the upstream.
-    pub(super) async fn offer(self, offer: Offer<'_>) -> Result<Option<Response<Flow>>, Failure> {
+    pub(super) async fn offer(self, offer: Offer<'_>) -> Result<Offered, Failure> {
         let (exchange, mut offer) = (offer.exchange.clone(), offer);
+        let (conn, target) = (offer.conn.clone(), offer.target.clone());
         let mut later = None;
         if offer.upgrades {
             // It is for what comes after the change of protocol.
@@ -69,11 +79,14 @@ impl Seen {
             () = exchange.until_cut(Side::Down) => Err(Failure::Cut(exchange.ending().unwrap_or(Ending::Refused))),
             held = self.decide(offer) => held,
         };
+        let mends = exchange.watch(|watcher| watcher.mends()) == Some(true);
+        let Self { method, uri, headers, .. } = self;
+        let way = mends.then(|| Box::new(Way { conn, target, uri, headers }));
         match held {
-            Ok(Next::Forward) => Ok(None),
+            Ok(Next::Forward) => Ok(Offered::Goes(way)),
             Ok(Next::Answer(reply)) => {
                 exchange.flag(REPLAYED.to_owned());
-                Ok(Some(play(reply, &self.method, exchange)))
+                Ok(Offered::Answered(Box::new(play(reply, &method, exchange, way)?)))
             }
             Ok(Next::Refuse(stop)) => Err(refused(&exchange, stop.into())),
             // Only what is held can ask, and that was answered.
@@ -83,8 +96,8 @@ impl Seen {
     }
 
     async fn decide(&self, offer: Offer<'_>) -> Result<Next, Failure> {
-        let Offer { session, exchange, event, target, headers, payload, seen, filter, .. } = offer;
-        let fields = fields(&self.headers);
+        let Offer { conn, exchange, event, target, headers, payload, seen, filter, .. } = offer;
+        let (session, fields) = (&*conn.session, fields(&self.headers));
         let watcher = self.tap.open(&Outgoing {
             event,
             scheme: target.scheme.name(),
@@ -121,11 +134,15 @@ impl Seen {
             let waited = began.elapsed().as_micros() as u64;
             next = exchange.watch(|watcher| watcher.asked(&question, answer, &by, waited));
         }
+        if exchange.watch(|watcher| watcher.mends()) == Some(true) {
+            // What is compressed would have to be decompressed to be read.
+            headers.remove(header::ACCEPT_ENCODING);
+        }
         Ok(next.filter(|_| holds).unwrap_or(Next::Forward))
     }
 }
 
-fn held(question: &Question, exchange: &Exchange) -> Held {
+pub(super) fn held(question: &Question, exchange: &Exchange) -> Held {
     Held {
         id: 0,
         rule: question.rule.clone(),
@@ -181,7 +198,12 @@ pub(super) fn fields(headers: &HeaderMap) -> Vec<(&str, &[u8])> {
 }
 
 /// An answer that comes from nowhere outside, on its way like any other.
-pub(super) fn play(reply: Reply, method: &Method, exchange: Arc<Exchange>) -> Response<Flow> {
+pub(super) fn play(
+    reply: Reply,
+    method: &Method,
+    exchange: Arc<Exchange>,
+    way: Option<Box<Way>>,
+) -> Result<Response<Flow>, Failure> {
     let mut headers = HeaderMap::new();
     for (name, value) in &reply.headers {
         let pair = (HeaderName::from_bytes(name.as_bytes()), HeaderValue::from_bytes(value));
@@ -196,15 +218,17 @@ pub(super) fn play(reply: Reply, method: &Method, exchange: Arc<Exchange>) -> Re
     if claimed != Some(bytes) && *method != Method::HEAD {
         headers.remove(header::CONTENT_LENGTH);
     }
+    let mending = way.map(|way| Mending::new(way, exchange.clone(), None, &mut headers)).transpose();
+    let mending = mending.map_err(|failure| refused(&exchange, failure))?;
     let status = StatusCode::from_u16(reply.status).unwrap_or(StatusCode::BAD_GATEWAY);
     exchange.uploaded();
     exchange.answered(status.as_u16());
     exchange.watch(|watcher| watcher.answered(status.as_u16(), &fields(&headers)));
-    let left = (claimed == Some(bytes)).then_some(bytes);
+    let left = (claimed == Some(bytes) && mending.is_none()).then_some(bytes);
     let parts = reply.parts.into_iter().map(|(wait, part)| (wait, part.into())).collect();
-    let mut response = Response::new(Flow::played(Played { parts, left, wait: None }, exchange));
+    let mut response = Response::new(Flow::played(Played { parts, left, wait: None }, exchange, mending));
     (*response.status_mut(), *response.headers_mut()) = (status, headers);
-    response
+    Ok(response)
 }
 
 /// The parts of a recorded body, each after its wait.

@@ -103,6 +103,7 @@ where
     W: Sink<Message, Error = Error> + Unpin,
 {
     for message in messages {
+        hear(exchange, side, &message)?;
         let sent = tokio::select! {
             biased;
             () = exchange.until_cut(side) => return Err(Broken::Cut),
@@ -116,6 +117,17 @@ where
         }
     }
     Ok(())
+}
+
+/// Shows a message to whoever follows the exchange, who may want it stopped.
+fn hear(exchange: &Exchange, side: Side, message: &Message) -> Result<(), Broken> {
+    let bytes: &[u8] = match message {
+        Message::Text(text) => text.as_bytes(),
+        Message::Binary(bytes) => bytes,
+        _ => return Ok(()),
+    };
+    let heard = exchange.watch(|watcher| watcher.heard(side == Side::Up, bytes));
+    heard.unwrap_or(Ok(())).map_err(|stop| Broken::Refused(Box::new(stop.into())))
 }
 
 /// What may go on of this message and those before it: a value may be spread over several.
