@@ -5,7 +5,7 @@ use crate::Engine;
 use crate::browser::{Browser, CDP_URL, Wanted};
 use crate::denials::Denials;
 use crate::error::EngineError;
-use crate::mcp::Later;
+use crate::mcp::{Later, Pinning};
 use crate::record::Recorder;
 use crate::replay::answers::{Decided, hearing};
 use crate::secrets::{Ask, placeholder_variables};
@@ -15,7 +15,7 @@ use crate::{policy, trust};
 use cofferdam_egress::names::Names;
 use cofferdam_egress::swap::Coffer;
 use cofferdam_egress::{Alerting, Ca, Callers, Config, Handle, Limits, Listeners, Rules, serve};
-use cofferdam_intercept::mcp::Servers;
+use cofferdam_intercept::mcp::{PinStore, Servers};
 use cofferdam_intercept::replay::Replay;
 use cofferdam_intercept::steps::Steps;
 use cofferdam_intercept::{Observer, Prices};
@@ -44,6 +44,8 @@ pub(crate) struct Prepared {
     credentials: Vec<CredentialBound>,
     replay: Option<(Arc<Replay>, Vec<Decided>)>,
     prices: Prices,
+    /// What tool servers outside offered before, where that is kept.
+    pins: Option<Arc<dyn PinStore>>,
     /// What tools may reach, which holds whatever policy is set.
     derived: Derived,
     /// Whether somebody named the policy.
@@ -116,7 +118,7 @@ impl Prepared {
             false => engine.secrets(ask)?.bind(&spec.secrets, session)?,
         };
         let prepared = Self::of(Terms { text, rules, bound, replay: None }, spec, session)?;
-        let prepared = prepared.priced(engine)?;
+        let prepared = prepared.priced(engine)?.pinning(engine);
         if let Some(derived) = derived {
             prepared.derived.set(derived);
         }
@@ -168,10 +170,18 @@ impl Prepared {
             credentials,
             replay,
             prices: Prices::default(),
+            pins: None,
             derived: Derived::default(),
             is_named: true,
             browser: spec.browser.then(|| Wanted::find(spec.nested)).transpose()?,
         })
+    }
+
+    /// Keeps what tool servers outside offer from session to session. Not for a repetition, which takes the tools as
+    /// they come: those of the recording are not those of today.
+    fn pinning(mut self, engine: &Engine) -> Self {
+        self.pins = Some(Arc::new(Pinning(engine.home().clone())));
+        self
     }
 
     /// Reads what models cost: the operator's own table, if there is one, before the one that comes with us.
@@ -211,7 +221,7 @@ impl Prepared {
         let opened = opened(self.text, self.credentials, &*record)?;
         let in_force = InForce::new(policy.clone(), self.is_named);
         let (told, judged, later) = (in_force.clone(), in_force.clone(), Later::default());
-        let servers = Servers::new(record.clone(), later.judge(judged, names));
+        let servers = Servers::new(record.clone(), later.judge(judged, names), self.pins);
         let observer = Observer::new(record.clone(), policy.clone(), self.prices);
         let observer = Arc::new(observer.with_tools(Arc::new(servers)));
         let browser = self.browser.map(|wanted| {

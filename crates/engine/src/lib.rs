@@ -50,7 +50,7 @@ pub use live::inside;
 pub use live::{House, LiveExec, LiveOutcome, Log};
 /// What this program is to a virtual machine.
 pub use machine::{inside_machine, launch_machine};
-pub use mcp::ToolServer;
+pub use mcp::{PinnedServer, ToolServer};
 pub use relay::{End, Heard, OutputStream, Piece, Stdio};
 pub use replay::{
     Clock, ClockError, Pins, RecordedSession, ReplayError, ReplayRules, ReplayRulesError, Replayed,

@@ -14,6 +14,8 @@ use cofferdam_model::{NotRecorded, SessionSpec, ToolSide, ToolVia};
 use cofferdam_policy::Occasion;
 use lines::{Line, Lines};
 use pinned::Pinned;
+pub use pinned::PinnedServer;
+pub(crate) use pinned::Pinning;
 use std::collections::BTreeMap;
 use std::io::{self, PipeWriter, Write};
 use std::os::fd::OwnedFd;

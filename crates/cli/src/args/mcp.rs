@@ -14,6 +14,13 @@ pub(crate) struct Mcp {
 pub(crate) enum McpCommand {
     /// Run an MCP server in a sandbox of its own; every call is judged and recorded before the server hears of it
     Wrap(Box<Wrap>),
+    /// Servers whose tools are pinned, and which tools those are
+    Pins,
+    /// Forget what a server's tools were: its next listing is pinned anew
+    Unpin {
+        /// Its address or command line, as `mcp pins` tells it
+        server: String,
+    },
 }
 
 #[derive(ClapArgs)]

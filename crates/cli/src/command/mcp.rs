@@ -11,6 +11,30 @@ use std::path::PathBuf;
 pub(crate) fn run(home: Option<PathBuf>, mcp: Mcp, output: &Output) -> Result<u8, Failure> {
     match mcp.command {
         McpCommand::Wrap(wrap) => self::wrap(home, *wrap, output),
+        McpCommand::Pins => pins(&Engine::open(home)?, output),
+        McpCommand::Unpin { server } => unpin(&Engine::open(home)?, &server),
+    }
+}
+
+fn pins(engine: &Engine, output: &Output) -> Result<u8, Failure> {
+    let pinned = engine.pinned()?;
+    if output.json {
+        output.value(&pinned)?;
+        return Ok(0);
+    }
+    for server in &pinned {
+        output.data(&format!("{}\n    {}\n", server.server, server.tools.join(", ")))?;
+    }
+    Ok(0)
+}
+
+fn unpin(engine: &Engine, server: &str) -> Result<u8, Failure> {
+    match engine.unpin(server)? {
+        true => Ok(0),
+        false => {
+            let text = format!("no tools of `{server}` are pinned: `cofferdam mcp pins` lists whose are");
+            Err(Failure::Usage(text))
+        }
     }
 }
 

@@ -33,6 +33,8 @@ mod mcp;
 #[cfg(test)]
 mod mcp_http;
 #[cfg(test)]
+mod mcp_streams;
+#[cfg(test)]
 mod microvm;
 #[cfg(test)]
 mod policy;

@@ -85,7 +85,7 @@ impl Mediator {
         };
         let hidden = match withheld {
             Some(why) => {
-                let why = format!("{why}; look at it, then start the server with --repin");
+                let why = format!("{why}; {}", self.remedy);
                 known.withheld.insert(name.clone(), why.clone());
                 why
             }

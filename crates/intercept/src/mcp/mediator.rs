@@ -18,15 +18,15 @@ use std::time::Instant;
 
 /// Requests of both sides at a time.
 const MOST_CALLS: usize = 1024;
-/// Ids of calls that were taken back, whose answers may still come.
-const MOST_CANCELLED: usize = 256;
 /// Faults that are told one by one; after that, each time they have doubled.
 const MOST_FAULTS: u64 = 64;
 
 const INVALID: i32 = -32600;
 const PARSE: i32 = -32700;
-const REFUSED: i32 = -32001;
-const GONE: i32 = -32002;
+pub(super) const REFUSED: i32 = -32001;
+
+const REPIN: &str = "look at it, then start the server with --repin";
+const UNPIN: &str = "look at it, then have it pinned anew with `cofferdam mcp unpin`";
 
 /// What to do, in this order.
 #[derive(Debug, PartialEq)]
@@ -70,7 +70,10 @@ impl Tools {
     }
 }
 
-type Done = Result<Vec<Out>, NotRecorded>;
+pub(super) type Done = Result<Vec<Out>, NotRecorded>;
+
+/// A request by whose it is, in which exchange where ids mean something only there, and its id.
+pub(super) type Key = (bool, u64, Id);
 
 pub struct Mediator {
     pub(super) record: Arc<dyn Record>,
@@ -80,20 +83,27 @@ pub struct Mediator {
     tools: Arc<Mutex<Tools>>,
     /// The event that everything here belongs to, where there is one.
     pub(super) parent: Option<u64>,
-    calls: BTreeMap<(bool, Id), Call>,
-    cancelled: VecDeque<(bool, Id)>,
+    /// Where the ids of a client's requests count: a line has one place, and so has a session by HTTP; without one,
+    /// each exchange is its own.
+    pub(super) scope: u64,
+    /// What a person does who finds that a tool's news are in order.
+    pub(super) remedy: &'static str,
+    pub(super) calls: BTreeMap<Key, Call>,
+    pub(super) cancelled: VecDeque<Key>,
+    /// What was said to the server in its client's place, where that takes a request of its own.
+    pub(super) said: VecDeque<Vec<u8>>,
     faults: u64,
 }
 
-fn is_client(side: ToolSide) -> bool {
+pub(super) fn is_client(side: ToolSide) -> bool {
     side == ToolSide::Client
 }
 
-fn other(side: ToolSide) -> ToolSide {
+pub(super) fn other(side: ToolSide) -> ToolSide {
     if is_client(side) { ToolSide::Server } else { ToolSide::Client }
 }
 
-fn to(side: ToolSide, line: Vec<u8>) -> Out {
+pub(super) fn to(side: ToolSide, line: Vec<u8>) -> Out {
     if is_client(side) { Out::ToClient(line) } else { Out::ToServer(line) }
 }
 
@@ -113,8 +123,11 @@ impl Mediator {
             server,
             tools,
             parent: None,
+            scope: 0,
+            remedy: if via == ToolVia::McpHttp { UNPIN } else { REPIN },
             calls: BTreeMap::new(),
             cancelled: VecDeque::new(),
+            said: VecDeque::new(),
             faults: 0,
         }
     }
@@ -124,8 +137,12 @@ impl Mediator {
     }
 
     /// What comes now belongs to this event.
-    pub fn within(&mut self, event: u64) {
-        self.parent = Some(event);
+    pub(super) fn within(&mut self, event: u64, scope: u64) {
+        (self.parent, self.scope) = (Some(event), scope);
+    }
+
+    pub(super) fn key(&self, of: ToolSide, id: Id) -> Key {
+        (is_client(of), if is_client(of) { self.scope } else { 0 }, id)
     }
 
     /// One message of either side, without its line end.
@@ -153,12 +170,14 @@ impl Mediator {
         }
         // Whose answer it was cannot be known, and that one will not come again.
         match malformed {
-            Malformed::TooLong => self.lose("the server's answer was longer than what is passed on"),
+            Malformed::TooLong if self.via == ToolVia::McpStdio => {
+                self.lose("the server's answer was longer than what is passed on")
+            }
             _ => Ok(Vec::new()),
         }
     }
 
-    fn fault(&mut self, from: ToolSide, cause: &str, detail: String) -> Result<(), NotRecorded> {
+    pub(super) fn fault(&mut self, from: ToolSide, cause: &str, detail: String) -> Result<(), NotRecorded> {
         self.faults += 1;
         let fault = |detail| ToolFault {
             via: self.via,
@@ -179,32 +198,32 @@ impl Mediator {
     }
 
     fn request(&mut self, from: ToolSide, id: Id, method: &str, params: &Value, line: &[u8]) -> Done {
-        let key = (is_client(from), id);
+        let key = self.key(from, id);
         if self.calls.contains_key(&key) {
-            self.fault(from, "id-in-use", format!("id {} is of a request that has no answer yet", key.1))?;
+            self.fault(from, "id-in-use", format!("id {} is of a request that has no answer yet", key.2))?;
             let text = "cofferdam: this id is of a request that has no answer yet";
             return Ok(vec![to(from, message::error(None, INVALID, text))]);
         }
         if self.calls.len() >= MOST_CALLS {
             let text = format!("cofferdam: {MOST_CALLS} requests have no answer yet; wait for some");
-            return Ok(vec![to(from, message::error(Some(&key.1), REFUSED, &text))]);
+            return Ok(vec![to(from, message::error(Some(&key.2), REFUSED, &text))]);
         }
         let kind = match Subject::of(method, params) {
             Err(malformed) => {
                 let method: String = method.chars().take(40).collect();
                 self.fault(from, malformed.cause(), format!("{method}: {malformed}"))?;
                 let text = format!("cofferdam: this request is not passed on: {malformed}");
-                return Ok(vec![to(from, message::error(Some(&key.1), INVALID, &text))]);
+                return Ok(vec![to(from, message::error(Some(&key.2), INVALID, &text))]);
             }
             Ok(Subject::Passes) => Kind::Plain,
             Ok(Subject::ListsTools) if is_client(from) => Kind::Listing,
             Ok(Subject::ListsTools) => Kind::Plain,
             Ok(Subject::Calls { name, args }) => {
                 let is_tool = is_client(from) && method == "tools/call";
-                return self.call(from, key.1, (name, &args, is_tool), line);
+                return self.call(from, key.2, (name, &args, is_tool), line);
             }
         };
-        let call = Call { from, id: key.1.clone(), began: Instant::now(), kind };
+        let call = Call { from, id: key.2.clone(), began: Instant::now(), kind };
         self.calls.insert(key, call);
         Ok(vec![to(other(from), line.to_vec())])
     }
@@ -241,7 +260,7 @@ impl Mediator {
                 Out::Hold(held)
             }
         };
-        self.calls.insert((is_client(from), call.id.clone()), call);
+        self.calls.insert(self.key(from, call.id.clone()), call);
         Ok(vec![out])
     }
 
@@ -276,7 +295,7 @@ impl Mediator {
     }
 
     /// The answer to a call that is not carried out: for a tool, one that its model gets to read.
-    fn refuse(&self, call: &Call, words: &str) -> Done {
+    pub(super) fn refuse(&self, call: &Call, words: &str) -> Done {
         let text = format!("cofferdam: {words}. Nothing was done.");
         let line = match &call.kind {
             Kind::Judged { is_tool: true, .. } | Kind::Held { is_tool: true, .. } => {
@@ -337,7 +356,7 @@ impl Mediator {
     }
 
     fn answer(&mut self, from: ToolSide, id: Id, result: Result<Value, Value>, line: &[u8]) -> Done {
-        let key = (is_client(other(from)), id);
+        let key = self.key(other(from), id);
         let sent = self.calls.get(&key).is_some_and(|call| !matches!(call.kind, Kind::Held { .. }));
         let Some(call) = sent.then(|| self.calls.remove(&key)).flatten() else {
             if let Some(at) = self.cancelled.iter().position(|gone| *gone == key) {
@@ -347,7 +366,7 @@ impl Mediator {
             self.fault(
                 from,
                 "unknown-id",
-                format!("an answer to {}, which nobody asked or which has one", key.1),
+                format!("an answer to {}, which nobody asked or which has one", key.2),
             )?;
             return Ok(Vec::new());
         };
@@ -415,54 +434,5 @@ impl Mediator {
             self.judge.goes(method, ruling.rule.as_deref());
         }
         Ok(None)
-    }
-
-    fn notification(&mut self, from: ToolSide, method: &str, params: &Value, line: &[u8]) -> Done {
-        if method == "notifications/cancelled" {
-            return self.cancel(from, params, line);
-        }
-        if !method.starts_with("notifications/") {
-            // A request without an id is still done by a server that does not look.
-            let method: String = method.chars().take(40).collect();
-            self.fault(from, "not-a-notification", format!("{method} without an id"))?;
-            return Ok(Vec::new());
-        }
-        Ok(vec![to(other(from), line.to_vec())])
-    }
-
-    fn cancel(&mut self, from: ToolSide, params: &Value, line: &[u8]) -> Done {
-        let Some(id) = Id::member(params, "requestId") else { return Ok(Vec::new()) };
-        let key = (is_client(from), id);
-        let Some(call) = self.calls.remove(&key) else { return Ok(Vec::new()) };
-        call.returned(self.record.as_ref(), ToolOutcome::Cancelled, None)?;
-        if let Kind::Held { event, .. } = call.kind {
-            return Ok(vec![Out::Withdraw(event)]);
-        }
-        self.cancelled.push_back(key);
-        if self.cancelled.len() > MOST_CANCELLED {
-            self.cancelled.pop_front();
-        }
-        Ok(vec![to(other(from), line.to_vec())])
-    }
-
-    /// The server is no more: whoever still waits for it is told.
-    pub fn server_gone(&mut self) -> Done {
-        self.lose("the server has ended")
-    }
-
-    fn lose(&mut self, why: &str) -> Done {
-        let mut out = Vec::new();
-        for (_, call) in std::mem::take(&mut self.calls) {
-            if !is_client(call.from) {
-                continue;
-            }
-            call.returned(self.record.as_ref(), ToolOutcome::ServerGone, None)?;
-            if let Kind::Held { event, .. } = call.kind {
-                out.push(Out::Withdraw(event));
-            }
-            let text = format!("cofferdam: there is no answer: {why}");
-            out.push(Out::ToClient(message::error(Some(&call.id), GONE, &text)));
-        }
-        Ok(out)
     }
 }

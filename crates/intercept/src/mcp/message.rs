@@ -135,6 +135,11 @@ pub(crate) fn error(id: Option<&Id>, code: i32, text: &str) -> Vec<u8> {
     format!(r#"{{"jsonrpc":"2.0","id":{id},"error":{{"code":{code},"message":{text}}}}}"#).into_bytes()
 }
 
+/// The same, in a server's own words.
+pub(crate) fn error_value(id: &Id, error: &Value) -> Vec<u8> {
+    format!(r#"{{"jsonrpc":"2.0","id":{id},"error":{error}}}"#).into_bytes()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

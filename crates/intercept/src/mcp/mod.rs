@@ -10,10 +10,12 @@ mod judge;
 mod listing;
 mod mediator;
 mod message;
+mod over;
 mod pins;
+mod stream;
 mod subject;
 
-pub use http::Servers;
+pub use http::{PinStore, Servers};
 pub use judge::{Happened, InForce, Judge};
 pub use mediator::{Held, Mediator, Out, Tools};
 pub use pins::Pins;

@@ -6,8 +6,8 @@ use super::recording::{Answered, Request, Response};
 use super::rules::Rules;
 use super::shelf::{Missed, Shelf};
 use cofferdam_model::{
-    Answer, Body, Difference, Ending, Fallback, Miss, Nearest, Next, NotRecorded, Outgoing, Question, Record,
-    ReplayMissed, ReplayServed, Reply, Speed, Stop, Tap, Watcher,
+    Answer, Body, Difference, Ending, Fallback, Mended, Miss, Nearest, Next, NotRecorded, Outgoing, Question,
+    Record, ReplayMissed, ReplayServed, Reply, Speed, Stop, Tap, Watcher,
 };
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -142,6 +142,31 @@ impl Watcher for Held {
         if let Some(inner) = &mut self.inner {
             inner.received(chunk);
         }
+    }
+
+    fn mends(&self) -> bool {
+        self.inner.as_ref().is_some_and(|inner| inner.mends())
+    }
+
+    fn mend(&mut self, chunk: &[u8]) -> Mended {
+        self.inner.as_mut().map(|inner| inner.mend(chunk)).unwrap_or_default()
+    }
+
+    fn mend_asked(&mut self, question: &Question, answer: Answer, by: &str, waited_us: u64) -> Mended {
+        let inner = self.inner.as_mut();
+        inner.map(|inner| inner.mend_asked(question, answer, by, waited_us)).unwrap_or_default()
+    }
+
+    fn mend_end(&mut self) -> Mended {
+        self.inner.as_mut().map(|inner| inner.mend_end()).unwrap_or_default()
+    }
+
+    fn hears(&self) -> bool {
+        self.inner.as_ref().is_some_and(|inner| inner.hears())
+    }
+
+    fn heard(&mut self, is_sent: bool, message: &[u8]) -> Result<(), Stop> {
+        self.inner.as_mut().map_or(Ok(()), |inner| inner.heard(is_sent, message))
     }
 
     fn ended(self: Box<Self>, ending: Ending) -> Result<(), NotRecorded> {
