@@ -12,6 +12,7 @@ mod otlp;
 mod pace;
 mod price;
 pub mod replay;
+mod socket;
 pub mod steps;
 mod tap;
 mod told;

@@ -9,6 +9,7 @@ use crate::exchange::{self, Answering, Request};
 use crate::mcp::Servers;
 use crate::model::{Api, Asked};
 use crate::price::{Prices, usual_output_limit};
+use crate::socket::{self, Socket};
 use crate::told::{Call, Calls, tell};
 use cofferdam_model::{Cap, Ending, Next, NotRecorded, Outgoing, Record, Stop, Tap, Watcher};
 use cofferdam_policy::{Budget, Hosts, Policy};
@@ -27,7 +28,7 @@ pub(crate) struct Shared {
     policy: RwLock<Arc<Policy>>,
     cap: RwLock<Option<Arc<Budget>>>,
     ledger: Ledger,
-    room: Room,
+    pub(crate) room: Room,
     pub(crate) calls: Mutex<Calls>,
 }
 
@@ -76,7 +77,29 @@ impl Observer {
 }
 
 impl Shared {
-    fn policy(&self) -> Arc<Policy> {
+    /// The most that a call of so many bytes can cost, before it goes.
+    pub(crate) fn set_aside(&self, asked: &Asked, host: &str, sent: u64) -> Result<Aside, Stop> {
+        let policy = self.policy();
+        let price = self.prices.find(&asked.model).map(|(price, _)| price);
+        let limit = price.map_or(usual_output_limit(), crate::price::Price::output_limit);
+        let tokens = cofferdam_model::Tokens {
+            input: sent.div_ceil(BYTES_PER_TOKEN),
+            output: asked.most.unwrap_or(limit),
+            ..Default::default()
+        };
+        let most = price.map(|price| price.worst(&tokens));
+        let cap = self.cap();
+        let counting = counting(&policy, cap.as_deref(), host);
+        self.ledger.set_aside(counting, tokens.input.saturating_add(tokens.output), most, &asked.model)
+    }
+
+    /// Whether calls to this host are counted by a budget of money or tokens.
+    pub(crate) fn counts(&self, host: &str) -> bool {
+        let (policy, cap) = (self.policy(), self.cap());
+        counting(&policy, cap.as_deref(), host).next().is_some()
+    }
+
+    pub(crate) fn policy(&self) -> Arc<Policy> {
         self.policy.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
@@ -94,12 +117,16 @@ fn counting<'p>(policy: &'p Policy, cap: Option<&'p Budget>, host: &str) -> impl
 impl Tap for Observer {
     fn open(&self, request: &Outgoing<'_>) -> Result<Option<Box<dyn Watcher>>, Stop> {
         let policy = self.0.policy();
-        let api = Api::of(request.method, request.path);
+        let is_socket = socket::is_one(request);
+        let api = Api::of(if is_socket { "POST" } else { request.method }, request.path);
         let cap = self.0.cap();
         let budgets = || counting(&policy, cap.as_deref(), request.host);
         let is_counted = api.is_some() && budgets().next().is_some();
         if is_counted {
             self.0.ledger.check(budgets())?;
+        }
+        if is_socket && api == Some(Api::Responses) {
+            return Ok(Some(Box::new(Socket::new(self.0.clone(), request))));
         }
         let following = Box::new(Following {
             event: request.event,
@@ -230,21 +257,7 @@ impl Following {
 
     fn set_aside(&self) -> Result<Option<Aside>, Stop> {
         let Some(asked) = &self.asked else { return self.unreadable() };
-        let policy = self.shared.policy();
-        let price = self.shared.prices.find(&asked.model).map(|(price, _)| price);
-        let limit = price.map_or(usual_output_limit(), crate::price::Price::output_limit);
-        let tokens = cofferdam_model::Tokens {
-            input: self.sent.len().div_ceil(BYTES_PER_TOKEN),
-            output: asked.most.unwrap_or(limit),
-            ..Default::default()
-        };
-        let most = price.map(|price| price.worst(&tokens));
-        let cap = self.shared.cap();
-        let counting = counting(&policy, cap.as_deref(), &self.request.host);
-        self.shared
-            .ledger
-            .set_aside(counting, tokens.input.saturating_add(tokens.output), most, &asked.model)
-            .map(Some)
+        self.shared.set_aside(asked, &self.request.host, self.sent.len()).map(Some)
     }
 
     /// What cannot be read cannot be counted: a request that the provider may read otherwise does not go.

@@ -6,7 +6,7 @@ use crate::budget::Amount;
 use crate::exchange::{Answering, Request, WITHOUT};
 use crate::kept::{Texts, clipped};
 use crate::model::{Api, Asked, Message, Said};
-use crate::price::Price;
+use crate::price::{Price, Table};
 use crate::tap::{Shared, Spent};
 use cofferdam_model::{
     Body, Digest, Ending, ModelCall, ModelCalled, ModelError, ModelMessage, ModelTool, NotRecorded, Tokens,
@@ -54,6 +54,7 @@ pub(crate) fn tell(shared: &Shared, call: Call<'_>) -> Result<Spent, NotRecorded
     let (tokens, estimated) = call.tokens(&said, fact.error.is_some());
     (fact.tokens, fact.estimated) = (tokens, estimated);
     (fact.cost_micros, fact.price) = cost(found, &tokens, &call.asked.model);
+    fact.price_table = found.map(|(_, table)| shared.record.keep(table.text.as_bytes())).transpose()?;
     let identity = digest(
         &[
             call.request.host.as_bytes(),
@@ -117,9 +118,11 @@ impl Message {
     }
 }
 
-fn cost(found: Option<(&Price, &str)>, tokens: &Tokens, model: &str) -> (Option<u64>, String) {
+fn cost(found: Option<(&Price, &Table)>, tokens: &Tokens, model: &str) -> (Option<u64>, String) {
     match found {
-        Some((price, date)) => (Some(price.cost(tokens)), format!("{} of {date}", price.name())),
+        Some((price, table)) => {
+            (Some(price.cost(tokens)), format!("{} of {}", price.name(), table.standing()))
+        }
         None => (None, format!("no price is known for `{model}`")),
     }
 }

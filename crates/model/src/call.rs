@@ -114,6 +114,9 @@ pub struct ModelCalled {
     pub cost_micros: Option<u64>,
     /// The price that was used, or why there is none.
     pub price: String,
+    /// The table that it is from, so that a cost can be reckoned again.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub price_table: Option<BlobRef>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<ModelError>,
     /// The failed call that this one repeats.

@@ -58,6 +58,12 @@ mod tests {
         assert_eq!(*decoded(&gzip(&plain), "GZip").unwrap(), plain);
         assert_eq!(*decoded(&zstd::encode_all(plain.as_slice(), 1).unwrap(), "zstd").unwrap(), plain);
         assert_eq!(*decoded(&plain, "identity").unwrap(), plain);
+        let brotli = [
+            0x1b, 0x2f, 0x00, 0xf8, 0x9d, 0x05, 0x76, 0x33, 0xf5, 0x42, 0x27, 0x96, 0x6f, 0x1e, 0x26, 0x46,
+            0xa2, 0xb7, 0x0e, 0x53, 0x20, 0xeb, 0x5b, 0x31, 0x7b, 0xa5, 0x43, 0x57, 0x20, 0x22, 0xd1, 0x54,
+            0x0c, 0xa0, 0x26, 0x16, 0x2f,
+        ];
+        assert_eq!(*decoded(&brotli, "br").unwrap(), b"data: {\"a\": 1}\n\n".repeat(3));
         assert!(matches!(decoded(&gzip(&vec![0; 33 << 20]), "gzip"), Err(CodingError::Long)));
         assert!(matches!(decoded(b"plain", "gzip"), Err(CodingError::Broken { .. })));
         assert!(matches!(decoded(b"plain", "compress"), Err(CodingError::Unknown(_))));

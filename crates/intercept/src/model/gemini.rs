@@ -2,12 +2,24 @@
 
 use super::json::{list, name, number, parameters, text};
 use super::{Asked, Call, Message, Said};
+use crate::kept::clipped;
 use cofferdam_model::Tokens;
 use serde_json::Value;
 
-pub(super) fn asked(path: &str, body: &Value) -> Asked {
+/// The model and what is asked of it, which stand last in a path.
+fn named(path: &str) -> (&str, &str) {
     let last = path.trim_end_matches('/').rsplit('/').next().unwrap_or_default();
-    let (model, verb) = last.rsplit_once(':').unwrap_or((last, ""));
+    last.rsplit_once(':').unwrap_or((last, ""))
+}
+
+/// The model that a path names, if it does.
+pub(super) fn model(path: &str) -> String {
+    let (model, verb) = named(path);
+    if verb.is_empty() { String::new() } else { clipped(model, 200) }
+}
+
+pub(super) fn asked(path: &str, body: &Value) -> Asked {
+    let (model, verb) = named(path);
     let either =
         |one: &str, other: &str| body.get(one).or_else(|| body.get(other)).cloned().unwrap_or_default();
     let mut messages = Vec::new();

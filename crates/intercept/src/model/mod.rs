@@ -4,8 +4,10 @@
 
 mod anthropic;
 mod chat;
+mod embed;
 mod gemini;
 mod json;
+mod ollama;
 mod responses;
 #[cfg(test)]
 mod tests;
@@ -22,6 +24,8 @@ pub(crate) enum Api {
     Responses,
     Messages,
     Generate,
+    Ollama,
+    Embeddings,
 }
 
 /// What was asked of a model.
@@ -95,6 +99,13 @@ impl Api {
             "completions" if path.ends_with("/chat/completions") => Some(Self::Chat),
             "responses" => Some(Self::Responses),
             "messages" => Some(Self::Messages),
+            "chat" | "generate" if path.ends_with("/api/chat") || path.ends_with("/api/generate") => {
+                Some(Self::Ollama)
+            }
+            "embeddings" | "embed" => Some(Self::Embeddings),
+            _ if last.ends_with(":embedContent") || last.ends_with(":batchEmbedContents") => {
+                Some(Self::Embeddings)
+            }
             _ if last.ends_with(":generateContent") || last.ends_with(":streamGenerateContent") => {
                 Some(Self::Generate)
             }
@@ -110,6 +121,10 @@ impl Api {
             Self::Responses => has("model") && (has("input") || has("prompt") || has("previous_response_id")),
             Self::Messages => has("model") && has("max_tokens") && body["messages"].is_array(),
             Self::Generate => has("contents"),
+            Self::Ollama => has("model") && (body["messages"].is_array() || body["prompt"].is_string()),
+            Self::Embeddings => {
+                (has("model") && (has("input") || has("prompt"))) || has("content") || has("requests")
+            }
         }
     }
 
@@ -119,6 +134,8 @@ impl Api {
             Self::Responses => "responses",
             Self::Messages => "messages",
             Self::Generate => "generateContent",
+            Self::Ollama => "ollama",
+            Self::Embeddings => "embeddings",
         }
     }
 
@@ -132,6 +149,11 @@ impl Api {
             Self::Messages => "anthropic-compatible",
             Self::Generate if is_at("googleapis.com") => "google",
             Self::Generate => "google-compatible",
+            Self::Ollama => "ollama",
+            Self::Embeddings if is_at("openai.com") || is_at("openai.azure.com") => "openai",
+            Self::Embeddings if is_at("googleapis.com") => "google",
+            // Theirs is what others imitate.
+            Self::Embeddings => "openai-compatible",
         }
     }
 
@@ -141,6 +163,8 @@ impl Api {
             Self::Responses => responses::asked(body),
             Self::Messages => anthropic::asked(body),
             Self::Generate => gemini::asked(path, body),
+            Self::Ollama => ollama::asked(body),
+            Self::Embeddings => embed::asked(path, body),
         }
     }
 
@@ -153,6 +177,8 @@ impl Api {
             self.events(body, &mut said);
         } else if body.get(start) == Some(&b'[') {
             self.array(body, &mut said);
+        } else if self == Self::Ollama {
+            self.lines(body, &mut said);
         } else {
             match serde_json::from_slice::<Value>(body) {
                 Ok(value) => {
@@ -176,6 +202,8 @@ impl Api {
             Self::Responses => responses::whole(value, said),
             Self::Messages => anthropic::whole(value, said),
             Self::Generate => gemini::part(value, said),
+            Self::Ollama => ollama::part(value, said),
+            Self::Embeddings => embed::whole(value, said),
         }
     }
 
@@ -219,6 +247,24 @@ impl Api {
             Self::Responses => responses::event(value, said),
             Self::Messages => anthropic::event(name, value, blocks, said),
             Self::Generate => gemini::part(value, said),
+            Self::Ollama => ollama::part(value, said),
+            Self::Embeddings => embed::whole(value, said),
+        }
+    }
+
+    /// A stream of lines of JSON; where it was cut off, what there is of it.
+    fn lines(self, body: &[u8], said: &mut Said) {
+        let mut values = serde_json::Deserializer::from_slice(body).into_iter::<Value>();
+        loop {
+            let at = values.byte_offset();
+            match values.next() {
+                None => return,
+                Some(Ok(value)) => self.event("", &value, &mut Vec::new(), said),
+                Some(Err(error)) => return said.problem(format!("a line is not JSON: {error}")),
+            }
+            if said.first.is_none() && !said.is_empty() {
+                said.first = Some(at);
+            }
         }
     }
 

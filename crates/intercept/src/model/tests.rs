@@ -2,7 +2,8 @@ use super::*;
 use proptest::prelude::*;
 use serde_json::json;
 
-const APIS: [Api; 4] = [Api::Chat, Api::Responses, Api::Messages, Api::Generate];
+const APIS: [Api; 6] =
+    [Api::Chat, Api::Responses, Api::Messages, Api::Generate, Api::Ollama, Api::Embeddings];
 
 fn stream(events: &[Value]) -> String {
     events.iter().map(|event| format!("data: {event}\n\n")).collect()
@@ -167,9 +168,7 @@ fn requests_are_recognised_by_path_and_shape() {
     check("POST", "/v1/messages", Some(Api::Messages));
     check("POST", "/v1beta/models/gemini-2.5-flash:generateContent", Some(Api::Generate));
     check("POST", "/v1beta/models/gemini-2.5-flash:streamGenerateContent", Some(Api::Generate));
-    for path in
-        ["/v1/messages/count_tokens", "/v1/completions", "/v1/embeddings", "/", "/v1/models/x:countTokens"]
-    {
+    for path in ["/v1/messages/count_tokens", "/v1/completions", "/", "/v1/models/x:countTokens"] {
         check("POST", path, None);
     }
     check("GET", "/v1/responses", None);
@@ -317,5 +316,76 @@ proptest! {
             let said = api.said(&bytes);
             prop_assert!(said.message.text.len() <= bytes.len());
         }
+    }
+}
+
+#[test]
+fn ollama_is_understood_in_lines_and_in_one_piece() {
+    let body = json!({ "model": "llama3.2:1b", "messages": [{ "role": "user", "content": "refund ch_1" }],
+        "tools": [{ "type": "function", "function": { "name": "refund" } }], "options": { "num_predict": 50 } });
+    let asked = Api::Ollama.asked("/api/chat", &body);
+    assert_eq!((asked.model.as_str(), asked.streamed, asked.most), ("llama3.2:1b", true, Some(50)));
+    assert_eq!((asked.messages.len(), asked.tools[0].0.as_str()), (1, "refund"));
+    let call = json!({ "function": { "name": "refund", "arguments": { "amount": 5 } } });
+    let end = json!({ "model": "llama3.2:1b", "done": true, "done_reason": "stop", "prompt_eval_count": 20, "eval_count": 9,
+        "message": { "role": "assistant", "content": "" } });
+    let part =
+        |message: Value| json!({ "model": "llama3.2:1b", "message": message, "done": false }).to_string();
+    let streamed = [
+        part(json!({ "role": "assistant", "content": "On " })),
+        part(json!({ "role": "assistant", "content": "it." })),
+        part(json!({ "role": "assistant", "content": "", "tool_calls": [call.clone()] })),
+        end.to_string(),
+    ]
+    .join("\n");
+    let mut whole = end;
+    whole["message"] = json!({ "role": "assistant", "content": "On it.", "tool_calls": [call] });
+    let tokens = Tokens { input: 20, output: 9, ..Tokens::default() };
+    check(Api::Ollama, &whole, &streamed, &said("llama3.2:1b", "stop", "", tokens));
+    let cut = Api::Ollama.said(&streamed.as_bytes()[..streamed.len() - 30]);
+    assert!(!cut.is_over && cut.message.text == "On it." && !cut.problems.is_empty(), "{cut:?}");
+
+    let body = json!({ "model": "m", "prompt": "why?", "system": "be short", "stream": false });
+    assert!(Api::Ollama.fits(&body));
+    let asked = Api::Ollama.asked("/api/generate", &body);
+    assert_eq!((asked.streamed, asked.messages[1].text.as_str()), (false, "why?"));
+    let answer = Api::Ollama.said(br#"{"model":"m","response":"because","done":true,"done_reason":"stop"}"#);
+    assert_eq!(
+        (answer.message.text.as_str(), answer.stop.as_str(), answer.tokens),
+        ("because", "stop", None)
+    );
+    let failed = Api::Ollama.said(br#"{"error":"model 'm' not found"}"#);
+    assert_eq!(failed.error.unwrap().1, "model 'm' not found");
+}
+
+#[test]
+fn embeddings_are_counted_and_say_nothing() {
+    let openai = json!({ "model": "text-embedding-3-small", "input": ["a", "b"], "dimensions": 8 });
+    let asked = Api::Embeddings.asked("/v1/embeddings", &openai);
+    assert_eq!((asked.messages.len(), asked.most), (2, Some(0)));
+    let answer = json!({ "model": "text-embedding-3-small", "data": [{ "embedding": [0.5] }], "usage": { "prompt_tokens": 7 } });
+    let told = Api::Embeddings.said(answer.to_string().as_bytes());
+    assert_eq!(told.tokens, Some(Tokens { input: 7, ..Tokens::default() }));
+    assert!(told.message.text.is_empty() && told.is_over && told.problems.is_empty(), "{told:?}");
+    let ollama = Api::Embeddings.said(br#"{"model":"m","embeddings":[[0.1]],"prompt_eval_count":3}"#);
+    assert_eq!(ollama.tokens.unwrap().input, 3);
+    let gemini = json!({ "content": { "parts": [{ "text": "hello" }] } });
+    let asked = Api::Embeddings.asked("/v1beta/models/gemini-embedding-001:embedContent", &gemini);
+    assert_eq!((asked.model.as_str(), asked.messages[0].text.as_str()), ("gemini-embedding-001", "hello"));
+    assert!(!Api::Embeddings.fits(&json!({ "name": "x" })));
+}
+
+#[test]
+fn paths_of_more_apis() {
+    for (path, expected) in [
+        ("/api/chat", Some(Api::Ollama)),
+        ("/ollama/api/generate", Some(Api::Ollama)),
+        ("/chat", None),
+        ("/v1/generate", None),
+        ("/v1/embeddings", Some(Api::Embeddings)),
+        ("/api/embed", Some(Api::Embeddings)),
+        ("/v1beta/models/m:batchEmbedContents", Some(Api::Embeddings)),
+    ] {
+        assert_eq!(Api::of("POST", path), expected, "{path}");
     }
 }

@@ -24,8 +24,12 @@ pub enum PriceError {
 pub struct Prices(Vec<Table>);
 
 #[derive(Debug, Clone)]
-struct Table {
+pub(crate) struct Table {
     date: String,
+    /// Whether somebody held its prices against the providers' own.
+    checked: bool,
+    /// As it was read, to be kept with what was reckoned by it.
+    pub(crate) text: String,
     prices: Vec<Price>,
 }
 
@@ -44,6 +48,9 @@ pub(crate) struct Price {
 #[serde(deny_unknown_fields)]
 struct TableFile {
     date: String,
+    /// Whoever writes a table of their own vouches for it.
+    #[serde(default = "yes")]
+    checked: bool,
     #[serde(default)]
     price: Vec<PriceFile>,
 }
@@ -59,18 +66,22 @@ struct PriceFile {
     output_limit: Option<u64>,
 }
 
+fn yes() -> bool {
+    true
+}
+
 impl Prices {
     /// The table that comes with the program, after those that the operator has.
     pub fn new(own: Option<&str>) -> Result<Self, PriceError> {
         own.into_iter().chain([OURS]).map(Table::parse).collect::<Result<_, _>>().map(Self)
     }
 
-    /// The price of a model, with the date of the table that has it.
-    pub(crate) fn find(&self, model: &str) -> Option<(&Price, &str)> {
+    /// The price of a model, and the table that has it.
+    pub(crate) fn find(&self, model: &str) -> Option<(&Price, &Table)> {
         self.0.iter().find_map(|table| {
             let found = table.prices.iter().filter(|price| is_named(model, &price.model));
             let longest = found.max_by_key(|price| price.model.len())?;
-            Some((longest, table.date.as_str()))
+            Some((longest, table))
         })
     }
 }
@@ -91,10 +102,15 @@ fn is_named(model: &str, name: &str) -> bool {
 }
 
 impl Table {
+    /// When its prices were the list's, and how far that is known.
+    pub(crate) fn standing(&self) -> String {
+        format!("{}{}", self.date, if self.checked { "" } else { ", not checked" })
+    }
+
     fn parse(text: &str) -> Result<Self, PriceError> {
         let file: TableFile = toml::from_str(text)?;
         let prices = file.price.into_iter().map(Price::read).collect::<Result<_, _>>()?;
-        Ok(Self { date: file.date, prices })
+        Ok(Self { date: file.date, checked: file.checked, text: text.to_owned(), prices })
     }
 }
 
@@ -180,8 +196,8 @@ mod tests {
     #[test]
     fn each_kind_of_token_has_its_price() {
         let prices = Prices::new(None).unwrap();
-        let (price, date) = prices.find("claude-sonnet-4-5").unwrap();
-        assert_eq!(date, "2025-11-15");
+        let (price, table) = prices.find("claude-sonnet-4-5").unwrap();
+        assert_eq!(table.standing(), "2025-11-15, not checked");
         let tokens = Tokens {
             input: 1_000_000,
             output: 100_000,
@@ -200,9 +216,9 @@ mod tests {
         let own = "date = \"2030-01-01\"\n[[price]]\nmodel = \"gpt-4o\"\ninput = \"1\"\noutput = \"1\"\n\
             [[price]]\nmodel = \"llama3.2:1b\"\ninput = \"0\"\noutput = \"0\"\n";
         let prices = Prices::new(Some(own)).unwrap();
-        assert_eq!(prices.find("gpt-4o").unwrap().1, "2030-01-01");
+        assert_eq!(prices.find("gpt-4o").unwrap().1.standing(), "2030-01-01");
         assert_eq!(prices.find("llama3.2:1b").unwrap().0.cost(&Tokens { input: 9, ..Tokens::default() }), 0);
-        assert_eq!(prices.find("o3").unwrap().1, "2025-11-15");
+        assert_eq!(prices.find("o3").unwrap().1.standing(), "2025-11-15, not checked");
         for bad in ["date = 1", &own.replace("\"1\"", "\"-1\""), &own.replace("model", "modle")] {
             assert!(Prices::new(Some(bad)).is_err(), "{bad}");
         }

@@ -6,6 +6,7 @@ mod beyond;
 mod clients;
 mod leaks;
 mod live;
+mod local;
 mod models;
 mod packages;
 mod python;
