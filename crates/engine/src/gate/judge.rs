@@ -10,6 +10,7 @@ use cofferdam_compare::verdict::{Comparison, Thresholds};
 use cofferdam_compare::{Outcome, Place, Reason, Scorer, Setup, compare};
 use cofferdam_gate::Measures;
 use cofferdam_model::{Act, ActKind, Exit, Fallback, ReplayMissed, Run, Status};
+use std::borrow::Cow;
 
 /// What a run is judged by.
 pub(super) struct Seen<'a> {
@@ -21,7 +22,8 @@ pub(super) struct Seen<'a> {
 impl Seen<'_> {
     /// With reasons that others have found.
     pub(super) fn judge(&self, new: &Side, mut reasons: Vec<Reason>) -> Comparison {
-        let runs: Vec<&Run> = self.bases.iter().map(|side| &side.run).collect();
+        let here: Vec<Cow<'_, Run>> = self.bases.iter().map(|side| side.as_of(new)).collect();
+        let runs: Vec<&Run> = here.iter().map(AsRef::as_ref).collect();
         let effects = Effects::learned(runs.iter().copied());
         reasons.extend(self.bases.iter().flat_map(|side| side.doubts.iter().cloned()));
         reasons.extend(new.doubts.iter().cloned());
@@ -29,7 +31,7 @@ impl Seen<'_> {
         let setup = Setup { effects: &effects, thresholds: self.thresholds, policy };
         let mut found = compare(&runs, &new.run, &setup, reasons);
         if let Some(rules) = self.rules {
-            without_unasked(&mut found, &new.run, rules);
+            without_unasked(&mut found, &new.run, &runs, rules);
         }
         found
     }
@@ -42,10 +44,15 @@ impl Seen<'_> {
     }
 }
 
-/// Takes back what a policy would deny only because it does not speak of such acts at all.
-fn without_unasked(found: &mut Comparison, run: &Run, rules: &Rules) {
+/// Takes back what a policy would deny only because it does not speak of such acts at all: what was done, and system
+/// calls that the sandbox refused in a baseline, too.
+fn without_unasked(found: &mut Comparison, run: &Run, bases: &[&Run], rules: &Rules) {
     let Some(policy) = &mut found.policy else { return };
-    let unasked = |act: &Act| act.decided.is_none() && rules.silent.contains(&act.kind);
+    let before =
+        |act: &Act| bases.iter().any(|base| base.acts.iter().any(|one| is_call(one) && one.name == act.name));
+    let unasked = |act: &Act| {
+        rules.silent.contains(&act.kind) && (act.decided.is_none() || (is_call(act) && before(act)))
+    };
     let is_unasked = |finding: &Finding| {
         let act = finding.act.and_then(|act| run.acts.get(act));
         finding.rule.is_none() && matches!(finding.what, What::Act { .. }) && act.is_some_and(unasked)
@@ -55,6 +62,11 @@ fn without_unasked(found: &mut Comparison, run: &Run, rules: &Rules) {
     policy.findings.retain(|finding| !is_unasked(finding));
     found.verdict.reasons.retain(|reason| !taken.contains(reason));
     found.verdict.outcome = outcome(&found.verdict.reasons);
+}
+
+/// A system call that the sandbox refused, and no command.
+fn is_call(act: &Act) -> bool {
+    act.kind == ActKind::Exec && act.status == Status::Refused && act.name.ends_with("()")
 }
 
 /// An agent that hangs or breaks down is a failure even where it had done all it did before.

@@ -22,6 +22,7 @@ mod error;
 mod evidence;
 mod judge;
 mod keys;
+mod moved;
 mod pairs;
 mod panel;
 mod plan;

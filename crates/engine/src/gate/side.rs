@@ -6,6 +6,7 @@ use cofferdam_gate::TraceRef;
 use cofferdam_model::{BlobRef, Body, Digest, Event, Exit, Run, Stream, Tier};
 use cofferdam_seal::{Keyring, canonical, digest};
 use cofferdam_trace::{Check, MAX_ARCHIVE, Reader, State, Verification, to_run, unpack, verify};
+use std::borrow::Cow;
 use std::fs::File;
 use std::path::Path;
 
@@ -13,12 +14,24 @@ pub(crate) struct Side {
     pub(crate) run: Run,
     pub(crate) trace: TraceRef,
     pub(crate) exit: Option<Exit>,
+    /// Where it worked, as the inside saw it.
+    pub(crate) workdir: Option<String>,
     /// The tier, and the digest of the enforcement report.
     pub(crate) report: Option<(Tier, Digest)>,
     /// What the agent wrote, as far as it was kept.
     pub(crate) output: String,
     /// Why it is not to be believed as it stands.
     pub(crate) doubts: Vec<Reason>,
+}
+
+impl Side {
+    /// The run as if it had been where `new` was.
+    pub(super) fn as_of(&self, new: &Self) -> Cow<'_, Run> {
+        match (&self.workdir, &new.workdir) {
+            (Some(then), Some(now)) if then != now => Cow::Owned(super::moved::moved(&self.run, then, now)),
+            _ => Cow::Borrowed(&self.run),
+        }
+    }
 }
 
 /// A trace that cannot be compared, and why.
@@ -78,7 +91,7 @@ pub(crate) fn read(path: &Path, name: &str, keys: &Keyring, whose: Whose) -> Res
     let mut reader = Reader::open(&unfolded).map_err(|error| unreadable(&error))?;
     let events = reader.by_ref().collect::<Result<Vec<Event>, _>>().map_err(|error| unreadable(&error))?;
     let payload = |blob: &BlobRef| reader.read_blob(blob).ok();
-    let (exit, report, output) = told(&events, &payload);
+    let (workdir, exit, report, output) = told(&events, &payload);
     let trace = TraceRef {
         name: name.to_owned(),
         session: verified.session.clone(),
@@ -86,7 +99,7 @@ pub(crate) fn read(path: &Path, name: &str, keys: &Keyring, whose: Whose) -> Res
         events: verified.events,
         signer: verified.signer,
     };
-    Ok(Side { run: to_run(&events, &payload), trace, exit, report, output, doubts })
+    Ok(Side { run: to_run(&events, &payload), trace, exit, workdir, report, output, doubts })
 }
 
 /// Someone else's record of a run.
@@ -102,6 +115,7 @@ pub(crate) fn foreign(path: &Path, name: &str, text: &str) -> Result<Vec<Side>, 
         },
         run,
         exit: None,
+        workdir: None,
         report: None,
         output: String::new(),
         doubts: Vec::new(),
@@ -155,16 +169,20 @@ fn doubts(verified: &Verification, name: &str, whose: Whose) -> Result<Vec<Reaso
     }
 }
 
-type Told = (Option<Exit>, Option<(Tier, Digest)>, String);
+type Told = (Option<String>, Option<Exit>, Option<(Tier, Digest)>, String);
 
 fn told(events: &[Event], payload: &dyn Fn(&BlobRef) -> Option<Vec<u8>>) -> Told {
-    let (mut exit, mut report, mut output) = (None, None, Vec::new());
+    let (mut workdir, mut exit, mut report, mut output) = (None, None, None, Vec::new());
     for event in events {
         match event.kind.as_str() {
-            "enforcement" | "output" | "session.ended" => {}
+            "session.started" | "enforcement" | "output" | "session.ended" => {}
             _ => continue,
         }
         match event.typed() {
+            Some(Body::SessionStarted(found)) => {
+                let shown = found.spec.shown_at.as_deref().unwrap_or_else(|| found.workdir.as_path());
+                workdir = shown.to_str().map(str::to_owned);
+            }
             Some(Body::Enforcement(found)) => {
                 let bytes = canonical(&event.body).unwrap_or_default();
                 report = Some((found.tier, digest(&bytes)));
@@ -178,5 +196,5 @@ fn told(events: &[Event], payload: &dyn Fn(&BlobRef) -> Option<Vec<u8>>) -> Told
             _ => {}
         }
     }
-    (exit, report, String::from_utf8_lossy(&output).into_owned())
+    (workdir, exit, report, String::from_utf8_lossy(&output).into_owned())
 }
