@@ -46,14 +46,19 @@ def answer(method, params):
     return None
 
 
-for line in sys.stdin:
-    message = json.loads(line)
-    if "id" not in message:
-        continue
-    reply = {"jsonrpc": "2.0", "id": message["id"]}
-    result = answer(message["method"], message.get("params", {}))
-    if result is None:
-        reply["error"] = {"code": -32601, "message": "no such method"}
-    else:
-        reply["result"] = result
-    print(json.dumps(reply), flush=True)
+def main():
+    for line in sys.stdin:
+        message = json.loads(line)
+        if "id" not in message:
+            continue
+        reply = {"jsonrpc": "2.0", "id": message["id"]}
+        result = answer(message["method"], message.get("params", {}))
+        if result is None:
+            reply["error"] = {"code": -32601, "message": "no such method"}
+        else:
+            reply["result"] = result
+        print(json.dumps(reply), flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -37,9 +37,6 @@ pub struct Recorded {
     pub key: Option<PathBuf>,
 }
 
-/// The name of that key among the baselines.
-const KEY: &str = "signer.pem";
-
 impl Engine {
     pub fn record_suite(
         &self,
@@ -139,8 +136,8 @@ impl Engine {
     /// Puts our public key beside the baselines, unless the suite already believes it.
     fn publish(&self, suite: &Suite) -> Result<Option<PathBuf>, EngineError> {
         let ours = self.public_key()?;
-        let path = suite.baseline.dir.join(KEY);
-        let named = suite.baseline.keys.contains(&path);
+        let path = suite.baseline.dir.join(crate::suite::SIGNER);
+        let named = suite.baseline.names_signer;
         let known = |path: &PathBuf| {
             std::fs::read_to_string(path).is_ok_and(|text| text.contains(ours.to_pem().trim()))
         };

@@ -62,6 +62,8 @@ struct WrittenAgent {
     accept: Vec<Weakness>,
     #[serde(default)]
     mounts: Vec<Mount>,
+    #[serde(default)]
+    browser: bool,
 }
 
 #[derive(Deserialize)]
@@ -213,15 +215,24 @@ fn read(path: &Path, text: &str) -> Result<Suite, EngineError> {
         replay,
         limits,
         thresholds: thresholds.with(tolerance),
-        baseline: Baseline {
-            dir: dir.join(baseline.dir.unwrap_or_else(|| "baseline".into())),
-            keys: baseline.keys.iter().map(|key| there(key, "baseline.keys")).collect::<Result<_, _>>()?,
-        },
+        baseline: kept(baseline, dir, &there)?,
         scorers: panel::scorers(scorer, &there, &wrong)?,
         judge: judge.map(|judge| panel::judge(judge, &there, &wrong)).transpose()?,
         sessions,
         path: path.to_owned(),
     })
+}
+
+type There<'a> = &'a dyn Fn(&Spanned<PathBuf>, &str) -> Result<PathBuf, EngineError>;
+
+fn kept(written: WrittenBaseline, dir: &Path, there: There<'_>) -> Result<Baseline, EngineError> {
+    let base = dir.join(written.dir.unwrap_or_else(|| "baseline".into()));
+    let is_signer = |key: &Spanned<PathBuf>| dir.join(key.get_ref()) == base.join(super::SIGNER);
+    let names_signer = written.keys.iter().any(is_signer);
+    // What was not recorded yet has no key either.
+    let wanted = written.keys.iter().filter(|key| !is_signer(key) || base.join(super::SIGNER).exists());
+    let keys = wanted.map(|key| there(key, "baseline.keys")).collect::<Result<_, _>>()?;
+    Ok(Baseline { dir: base, keys, names_signer })
 }
 
 pub(super) type Wrong<'a> = &'a dyn Fn(usize, String) -> EngineError;
@@ -235,10 +246,21 @@ fn checked(agent: WrittenAgent, dir: &Path, wrong: Wrong<'_>) -> Result<Agent, E
         let message = "`agent.command` is empty: name the program to run, as in [\"python3\", \"agent.py\"]";
         return Err(wrong(agent.command.span().start, message.into()));
     }
-    let WrittenAgent { command, workdir, env, isolation, floor, require, accept, mounts, .. } = agent;
+    let WrittenAgent { command, workdir, env, isolation, floor, require, accept, mounts, browser, .. } =
+        agent;
     let workdir = dir.join(workdir);
     let workdir = workdir.canonicalize().map_err(|source| EngineError::Workdir { path: workdir, source })?;
-    Ok(Agent { command: command.into_inner(), workdir, env, isolation, floor, require, accept, mounts })
+    Ok(Agent {
+        command: command.into_inner(),
+        workdir,
+        env,
+        isolation,
+        floor,
+        require,
+        accept,
+        mounts,
+        browser,
+    })
 }
 
 fn case(

@@ -44,6 +44,8 @@ pub struct Agent {
     pub require: Vec<String>,
     pub accept: Vec<Weakness>,
     pub mounts: Vec<Mount>,
+    /// Whether each session has a browser of its own.
+    pub browser: bool,
 }
 
 /// Where the recorded traces lie, and whose are believed besides those that this machine believes.
@@ -51,7 +53,12 @@ pub struct Agent {
 pub struct Baseline {
     pub dir: PathBuf,
     pub keys: Vec<PathBuf>,
+    /// Whether the key that `record` writes is named: it need not be there before the first recording.
+    pub names_signer: bool,
 }
+
+/// The public key of whoever recorded, among the baselines.
+pub(crate) const SIGNER: &str = "signer.pem";
 
 /// One session to run.
 #[derive(Debug, Clone)]
@@ -97,7 +104,7 @@ impl Suite {
 
     /// What a session of this case is. Changes to files are dropped: every session starts from the same ones.
     pub fn spec(&self, case: &Case) -> SessionSpec {
-        let Agent { command, workdir, env, isolation, floor, require, accept, mounts } = &self.agent;
+        let Agent { command, workdir, env, isolation, floor, require, accept, mounts, browser } = &self.agent;
         let mut limits = self.limits.clone();
         limits.timeout = case.timeout.or(limits.timeout).or(Some(file::TIMEOUT));
         // The answers are no business of whoever is asked.
@@ -111,6 +118,7 @@ impl Suite {
             floor: *floor,
             env: env.iter().chain(&case.env).map(|(name, value)| (name.clone(), value.clone())).collect(),
             mounts: mounts.clone(),
+            browser: *browser,
             policy: self.policy.clone(),
             secrets: self.secrets.clone(),
             hide: hide.cloned().collect(),

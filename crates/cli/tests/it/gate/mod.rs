@@ -2,6 +2,7 @@
 
 mod action;
 mod evidence;
+mod examples;
 mod faults;
 mod panel;
 mod story;
