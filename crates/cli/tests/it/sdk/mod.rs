@@ -1,6 +1,8 @@
 //! E2B's published SDKs, unmodified, against a service of ours: what they find in a sandbox. The scripts beside this
 //! file are written against the SDKs alone; each asserts by itself.
 
+mod langgraph;
+
 use cofferdam_testkit::{Mode, PATIENCE, SEARCH_PATH, Server, Site, finish, needs_root};
 use rustix::process::{Pid, Signal};
 use serde_json::Value;
