@@ -326,3 +326,16 @@ fn a_run_tells_about_itself_in_json() {
         }
     });
 }
+
+#[test]
+fn what_a_command_was_given_is_on_record_unless_it_was_typed() {
+    let site = site();
+    let input = "first line\n".repeat(20_000);
+    site.run(&["wc", "-c"]).input(input.clone()).exits(0);
+    let given: Vec<_> = site.bodies("output").into_iter().filter(|body| body["stream"] == "stdin").collect();
+    assert_eq!((given.len(), &given[0]["bytes"]), (1, &serde_json::json!(input.len())));
+    assert_eq!(given[0]["head"]["size"], 64 << 10);
+    assert!(given[0]["tail"]["size"].is_u64());
+    site.run(&["true"]).exits(0);
+    assert!(site.bodies("output").is_empty());
+}

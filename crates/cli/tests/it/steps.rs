@@ -185,3 +185,16 @@ fn without_a_policy_there_is_no_endpoint() {
     assert_eq!(done.out(), "none\n");
     assert!(done.err().contains("a session that has a policy"), "{}", done.err());
 }
+
+#[test]
+fn steps_need_no_policy() {
+    let site = crate::site();
+    let script = r#"
+        curl -s -d '{"event": "start", "name": "plan"}' "$COFFERDAM_STEPS_URL"
+        curl -s -o /dev/null -w '%{http_code}' http://example.com/
+    "#;
+    // The door is there, and it leads nowhere else.
+    let out = site.sh(script).with(&["--steps"]).exits(0).out();
+    assert_eq!(out, "{\"id\":\"step-1\"}\n403");
+    assert_eq!(site.bodies("step.started")[0]["name"], "plan");
+}

@@ -10,7 +10,7 @@ use crate::relay::{End, Ended, ExecId, Hub, Io, Stdio};
 use crate::standing::Command;
 use cofferdam_guest::host::HostError;
 use cofferdam_guest::wire;
-use cofferdam_model::{ExecInfo, ExecTx, Exit, LiveState, SessionSpec, Usage};
+use cofferdam_model::{ExecInfo, ExecTx, Exit, LiveState, SessionSpec, Stream, Usage};
 use rustix::process::Signal;
 use std::collections::BTreeMap;
 use std::os::fd::OwnedFd;
@@ -211,7 +211,8 @@ impl Holder {
             self.browser = None;
             return self.standing.browser_ended(event, ended, reason);
         }
-        let output = ended.outputs.iter().map(|(_, captured)| captured.bytes).sum();
+        let written = ended.outputs.iter().filter(|(stream, _)| *stream != Stream::Stdin);
+        let output = written.map(|(_, captured)| captured.bytes).sum();
         let because =
             reason.map(str::to_owned).or_else(|| ended.limit.as_ref().map(|hit| hit.detail.clone()));
         let (wall, told) = (ended.usage, self.standing.ended(event, ended));

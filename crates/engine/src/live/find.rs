@@ -4,7 +4,9 @@ use super::register;
 use crate::Engine;
 use crate::control::{Lines, Question, Reply, asking, unexpected};
 use crate::error::EngineError;
-use cofferdam_model::{Changes, ChangesDecided, Counters, ExecInfo, LiveState, SessionId, SessionInfo, Span};
+use cofferdam_model::{
+    Changes, ChangesDecided, Counters, ExecInfo, LiveState, SessionId, SessionInfo, Span, Stream,
+};
 use cofferdam_store::TraceState;
 use cofferdam_trace::Reader;
 use rustix::process::Signal;
@@ -171,12 +173,13 @@ impl Engine {
 }
 
 fn exec_info(id: u32, exec: &cofferdam_trace::Exec) -> ExecInfo {
+    let written = exec.outputs.iter().filter(|told| told.fact.stream != Stream::Stdin);
     ExecInfo {
         id,
         argv: exec.started.fact.argv.clone(),
         started_us: exec.started.time_us,
         detached: false,
-        output: exec.outputs.iter().map(|told| told.fact.bytes).sum(),
+        output: written.map(|told| told.fact.bytes).sum(),
         exit: exec.exited.as_ref().map(|told| told.fact.exit),
         usage: exec.exited.as_ref().map(|told| told.fact.usage).unwrap_or_default(),
     }

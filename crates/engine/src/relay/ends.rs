@@ -97,6 +97,26 @@ pub(crate) struct Feed {
     pub(crate) done: oneshot::Sender<()>,
 }
 
+/// What of a command's input is kept: nothing of a terminal's, where people type what nobody else shall read.
+#[derive(Default)]
+pub(super) struct Given(Option<Box<Capture>>);
+
+impl Given {
+    pub(super) fn new(kept: bool) -> Self {
+        Self(kept.then(|| Box::new(Capture::new())))
+    }
+
+    fn add(&mut self, bytes: &[u8]) {
+        if let Some(capture) = &mut self.0 {
+            capture.add(bytes);
+        }
+    }
+
+    pub(super) fn finish(&mut self) -> Option<Captured> {
+        self.0.take().map(|capture| capture.finish()).filter(|captured| captured.bytes > 0)
+    }
+}
+
 pub(super) enum In {
     None,
     Descriptor(OwnedFd),
@@ -119,14 +139,15 @@ impl In {
         }
     }
 
-    pub(super) fn read(&mut self, id: ExecId, client: &mut Client, buffer: &mut Vec<u8>) {
+    pub(super) fn read(&mut self, id: ExecId, client: &mut Client, buffer: &mut Vec<u8>, given: &mut Given) {
         let Self::Descriptor(stdin) = self else { return };
         // Made when it is first needed: most commands are given no input.
         buffer.resize(INPUT, 0);
         let room = client.input_room(id).min(INPUT);
         match rustix::io::read(stdin, &mut buffer[..room]) {
             Ok(count) if count > 0 => {
-                client.input(id, &buffer[..count]);
+                let taken = client.input(id, &buffer[..count]);
+                given.add(&buffer[..taken]);
             }
             Err(Errno::INTR | Errno::AGAIN) => {}
             // Its end, a terminal that is gone, or a descriptor that cannot be read: there is no more input.
@@ -151,10 +172,11 @@ impl In {
     }
 
     /// Hands on what the guest would take now.
-    pub(super) fn pump(&mut self, id: ExecId, client: &mut Client) {
+    pub(super) fn pump(&mut self, id: ExecId, client: &mut Client, given: &mut Given) {
         let Self::Fed { waiting, ended } = self else { return };
         while let Some(first) = waiting.front_mut() {
             let taken = client.input(id, &first.bytes);
+            given.add(first.bytes.get(..taken).unwrap_or_default());
             first.bytes.advance(taken);
             if !first.bytes.is_empty() {
                 return;

@@ -1,7 +1,7 @@
 //! One command on its way: its input, its output, its bounds, until it has ended and all of its output is out.
 
 use super::capture::{Captured, Seen};
-use super::ends::{self, In, Out};
+use super::ends::{self, Given, In, Out};
 use super::hub::{End, Hub};
 use super::sink::Taken;
 use super::{Bounds, Feed, Io, writing};
@@ -36,6 +36,7 @@ pub(super) struct Running {
     bounds: Bounds,
     told_of_closing: bool,
     stdin: In,
+    given: Given,
     sinks: Vec<(wire::Stream, Out)>,
     /// Who reads it, where they are in this process.
     hub: Option<Arc<Hub>>,
@@ -74,6 +75,7 @@ impl Running {
             parent,
             bounds,
             told_of_closing: false,
+            given: Given::new(!tty && !matches!(stdin, In::None)),
             stdin,
             sinks,
             hub,
@@ -92,7 +94,7 @@ impl Running {
         let io = Io::People { hub, stdin: true, wake: wake.clone() };
         let mut this = Self::new(id, 0, false, Bounds::default(), io);
         this.sinks = vec![(wire::Stream::Stdout, out)];
-        Self { task: Some(task), ..this }
+        Self { task: Some(task), given: Given::default(), ..this }
     }
 
     /// A task of the guest's own.
@@ -118,7 +120,7 @@ impl Running {
     }
 
     pub(super) fn pump(&mut self, client: &mut Client) {
-        self.stdin.pump(self.id, client);
+        self.stdin.pump(self.id, client, &mut self.given);
     }
 
     /// Worth waiting for only while the guest would take what is read.
@@ -140,7 +142,7 @@ impl Running {
     }
 
     pub(super) fn read_input(&mut self, client: &mut Client, buffer: &mut Vec<u8>) {
-        self.stdin.read(self.id, client, buffer);
+        self.stdin.read(self.id, client, buffer, &mut self.given);
     }
 
     pub(super) fn input_closed(&mut self) {
@@ -267,8 +269,9 @@ impl Running {
             None => (Ok(Exit::Signal(9)), Usage::default(), None),
         };
         let usage = Usage { wall_us: self.began.elapsed().as_micros() as u64, ..usage };
-        let outputs =
-            self.sinks.iter_mut().map(|(stream, sink)| (named(*stream), sink.finish(abandoned))).collect();
+        let given = self.given.finish().map(|captured| (Stream::Stdin, captured));
+        let written = self.sinks.iter_mut().map(|(stream, sink)| (named(*stream), sink.finish(abandoned)));
+        let outputs = given.into_iter().chain(written).collect();
         Ended { exit, usage, outputs, limit }
     }
 }
