@@ -3,6 +3,7 @@
 
 mod api;
 mod append;
+mod chunks;
 mod compare;
 mod contenders;
 mod egress;

@@ -1,6 +1,8 @@
 //! What a replayed session costs beyond the agent's own work, and how long many of them take: an agent of five calls
-//! against a server on this machine, recorded once, then run bare, recorded again, and replayed, in turns.
+//! against a server on this machine, recorded once, then run bare, recorded again, and replayed, in turns. And what a
+//! part of a stream costs that passes us.
 
+use super::chunks::{self, Chunks};
 use super::contenders::Ground;
 use super::rounds;
 use super::stats::{self, Estimate, Summary};
@@ -27,6 +29,8 @@ for turn in range(5):
 print(len(messages))
 "#;
 const HOST: &str = "model.example";
+/// Where the server streams.
+const STREAM: &str = "/streamed";
 /// A version manager in front of Python would be measured with it.
 const SEARCH_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 /// Sessions of the second part, and the time they should take in all.
@@ -39,6 +43,9 @@ pub(crate) struct Replay {
     /// Sessions that are replayed as fast as the cores allow
     #[arg(long, default_value_t = 500)]
     sessions: usize,
+    /// Streams of each kind whose parts are timed
+    #[arg(long, default_value_t = 10)]
+    streams: usize,
     /// For the order of the rounds and the intervals
     #[arg(long, default_value_t = 1)]
     seed: u64,
@@ -68,6 +75,7 @@ struct Report {
     sessions: usize,
     at_once: usize,
     seconds: f64,
+    chunks: Option<Chunks>,
 }
 
 pub(crate) fn main(args: &Replay) -> crate::Outcome {
@@ -100,10 +108,12 @@ fn measure(args: &Replay, stage: &Stage) -> Result<Report, ReplayError> {
     let summaries = samples.iter().map(|samples| stats::summary(samples).ok_or(ReplayError::Nothing));
     let rows = lines.iter().zip(summaries).map(|((name, _), summary)| Ok((*name, summary?)));
     let rows = rows.collect::<Result<_, ReplayError>>()?;
+    eprintln!("bench: {} streams of {} parts, each way", args.streams, chunks::PARTS);
+    let chunks = stage.chunks(args.streams, &mut rng)?;
     let at_once = thread::available_parallelism().map_or(1, Into::into);
     eprintln!("bench: {} replays, {at_once} at once", args.sessions);
     let seconds = stage.many(args.sessions, at_once)?.as_secs_f64();
-    Ok(Report { rounds: args.rounds, rows, share, sessions: args.sessions, at_once, seconds })
+    Ok(Report { rounds: args.rounds, rows, share, sessions: args.sessions, at_once, seconds, chunks })
 }
 
 /// A server, an agent, and one recorded session of the two.
@@ -122,6 +132,7 @@ impl Stage {
         });
         std::fs::create_dir_all(ground.work())?;
         std::fs::write(ground.work().join("agent.py"), AGENT)?;
+        std::fs::write(ground.work().join("stream.py"), chunks::CLIENT)?;
         let policy = format!(
             "[[upstream]]\nhost = \"{HOST}\"\nconnect = \"127.0.0.1:{port}\"\n\n[[rule]]\nid = \"model\"\nreason = \"asks\"\neffect = \"allow\"\nhost = \"{HOST}\"\n"
         );
@@ -136,14 +147,39 @@ impl Stage {
     }
 
     fn bare(&self) -> Vec<String> {
-        let url = format!("http://127.0.0.1:{}/v1/chat/completions", self.port);
-        ["python3".to_owned(), "agent.py".to_owned(), url].to_vec()
+        self.directly("agent.py", "/v1/chat/completions")
+    }
+
+    fn directly(&self, program: &str, path: &str) -> Vec<String> {
+        let url = format!("http://127.0.0.1:{}{path}", self.port);
+        ["python3".to_owned(), program.to_owned(), url].to_vec()
     }
 
     fn run(&self) -> Vec<String> {
+        self.inside("agent.py", "/v1/chat/completions")
+    }
+
+    fn inside(&self, program: &str, path: &str) -> Vec<String> {
         let policy = self.ground.dir.join("policy.toml").display().to_string();
-        let url = format!("http://{HOST}/v1/chat/completions");
-        self.ours(&["run", "--policy", &policy, "--", "python3", "agent.py", &url])
+        let url = format!("http://{HOST}{path}");
+        self.ours(&["run", "--policy", &policy, "--", "python3", program, &url])
+    }
+
+    /// How long parts of streams take, directly and through us, one stream after the other.
+    fn chunks(&self, streams: usize, rng: &mut Rng) -> Result<Option<Chunks>, ReplayError> {
+        let path = format!("{STREAM}/chat/completions");
+        let lines = [self.directly("stream.py", &path), self.inside("stream.py", &path)];
+        let mut samples = [Vec::new(), Vec::new()];
+        for _ in 0..streams {
+            for (line, samples) in lines.iter().zip(&mut samples) {
+                let (_, printed) = self.output(line)?;
+                let took = chunks::read(&printed);
+                let failed = || ReplayError::Failed { line: line.join(" "), reason: printed.clone() };
+                samples.extend(took.ok_or_else(failed)?);
+            }
+        }
+        let [direct, through] = &samples;
+        Ok(Chunks::of(direct, through, rng))
     }
 
     fn replay(&self) -> Vec<String> {
@@ -159,14 +195,22 @@ impl Stage {
 
     /// From before it starts until it has been waited for. It must have got all its answers.
     fn time(&self, line: &[String]) -> Result<Duration, ReplayError> {
+        let (took, printed) = self.output(line)?;
+        match printed.as_str() {
+            "11\n" => Ok(took),
+            _ => Err(ReplayError::Failed { line: line.join(" "), reason: printed }),
+        }
+    }
+
+    fn output(&self, line: &[String]) -> Result<(Duration, String), ReplayError> {
         let (program, rest) = line.split_first().ok_or(ReplayError::Nothing)?;
         let mut command = Command::new(program);
         command.args(rest).current_dir(self.ground.work()).stdin(Stdio::null()).env("PATH", SEARCH_PATH);
         let started = Instant::now();
         let output = command.output()?;
         let took = started.elapsed();
-        if output.status.success() && output.stdout == b"11\n" {
-            return Ok(took);
+        if output.status.success() {
+            return Ok((took, String::from_utf8_lossy(&output.stdout).into_owned()));
         }
         let reason = String::from_utf8_lossy(&output.stderr).into_owned();
         Err(ReplayError::Failed { line: line.join(" "), reason })
@@ -195,7 +239,7 @@ fn serve(stream: TcpStream) -> io::Result<()> {
     let answer = r#"{"role": "assistant", "content": "noted"}"#;
     let (mut reader, mut stream) = (BufReader::new(stream.try_clone()?), stream);
     loop {
-        let (mut length, mut line) = (0u64, String::new());
+        let (mut length, mut line, mut streams) = (0u64, String::new(), false);
         loop {
             line.clear();
             if reader.read_line(&mut line)? == 0 {
@@ -205,11 +249,16 @@ fn serve(stream: TcpStream) -> io::Result<()> {
                 break;
             }
             let told = line.to_ascii_lowercase();
+            streams |= told.starts_with("post ") && told.contains(STREAM);
             if let Some(value) = told.strip_prefix("content-length:") {
                 length = value.trim().parse().unwrap_or(0);
             }
         }
         io::copy(&mut reader.by_ref().take(length), &mut io::sink())?;
+        if streams {
+            chunks::serve(&mut stream)?;
+            continue;
+        }
         let head = "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: ";
         stream.write_all(format!("{head}{}\r\n\r\n{answer}", answer.len()).as_bytes())?;
     }
@@ -224,6 +273,9 @@ impl fmt::Display for Report {
         }
         if let Some(Estimate { value, low, high }) = self.share {
             writeln!(f, "a replay beyond the agent alone: {value:.1} ms ({low:.1} to {high:.1})")?;
+        }
+        if let Some(chunks) = &self.chunks {
+            writeln!(f, "{chunks}")?;
         }
         let each = self.seconds * 1e3 / self.sessions.max(1) as f64;
         let goal = if self.seconds <= GOAL.as_secs_f64() { "holds" } else { "does not hold" };
