@@ -11,6 +11,7 @@ use crate::network;
 use crate::plan::{self, Decided, Inherited, Room, Scratch, Skeleton};
 use crate::readback;
 use crate::reap::group_name;
+use crate::report::Settled;
 use crate::room::Place;
 use crate::sandbox::ProcessSandbox;
 use crate::shown::Placed;
@@ -76,6 +77,8 @@ pub(crate) struct Making {
     pub(crate) ear: Option<Ear>,
     pub(crate) doors: Option<Doors>,
     pub(crate) landlock_probe: Option<rustix::io::Errno>,
+    /// Read back while the guest's image was executed.
+    pub(crate) settled: Option<Settled>,
     pub(crate) layer: Option<Layer>,
     pub(crate) report: Option<EnforcementReport>,
     pub(crate) waited: bool,
@@ -160,6 +163,7 @@ pub(crate) fn begin(
         ear: None,
         doors: None,
         landlock_probe: None,
+        settled: None,
         layer: None,
         report: None,
         waited: false,
@@ -313,22 +317,32 @@ fn launch(m: &mut Making) -> Result<(), Failure> {
     let Some(users) = &m.users else { return chosen(m).map(drop) };
     // What only plain users' own ids touch, or root, can be rearranged by us.
     m.room = if m.spec.pausable && users.way != Way::Range { Room::First } else { Room::Only };
-    let mut first = plan::first(users, m.network.as_ref(), &m.without);
+    let first = plan::first(users, m.network.as_ref(), &m.without);
     let born_in = born_in(m, users);
-    // The ids of a range are mapped by us, and only when the child waits.
-    if m.spec.ahead && users.way != Way::Range {
-        let layout = layout::skeleton(&m.spec, users);
-        let scratch = scratch(m);
-        plan::skeleton(&Skeleton { layout: &layout, users, staging: &m.spec.staging, scratch }, &mut first);
-        m.ahead = Some(scratch);
-    }
     bear(m, born_in, None, first, &[])?;
+    furnish(m)?;
     if m.spec.ahead {
         let own = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
         map_ids(m, own)?;
         // It may be long before anyone comes.
         m.holders.clear();
     }
+    Ok(())
+}
+
+/// Hands over what does not depend on the session, while the child still makes its namespaces.
+fn furnish(m: &mut Making) -> Result<(), Failure> {
+    let (Some(users), Some(launched)) = (&m.users, &m.launched) else { return chosen(m).map(drop) };
+    // The ids of a range are mapped by us, and only when the child waits. What a registry leaves out is not known yet.
+    if users.way == Way::Range || m.spec.programs.is_some() {
+        return Ok(());
+    }
+    let layout = layout::skeleton(&m.spec, users);
+    let scratch = scratch(m);
+    let mut ops = Vec::with_capacity(100);
+    plan::skeleton(&Skeleton { layout: &layout, users, staging: &m.spec.staging, scratch }, &mut ops);
+    launched.perform(ops, &Given::default()).map_err(hearing)?;
+    m.ahead = Some(scratch);
     Ok(())
 }
 
@@ -354,7 +368,7 @@ pub(crate) fn bear(
             (Some(ours), theirs)
         }
     };
-    let image = image::seal(guest_program()).map_err(|errno| explain_launch("guest image", errno))?;
+    let image = image::blank().map_err(|errno| explain_launch("guest image", errno))?;
     let unified = m.groups.groups.iter().find(|group| group.version == Version::V2);
     let unified = unified.and_then(|group| layer::open_dir(&group.path).ok());
     let keep = [keep, &[theirs.as_raw_fd(), image.as_raw_fd()]].concat();
@@ -366,7 +380,7 @@ pub(crate) fn bear(
     m.guest.store(launched.pid().as_raw_nonzero().get(), Ordering::Release);
     m.launched = Some(launched);
     m.waited = false;
-    Ok(())
+    image::seal(&image, guest_program()).map_err(|errno| explain_launch("guest image", errno))
 }
 
 fn rlimits(m: &Making) -> Vec<(Resource, u64)> {
@@ -462,7 +476,12 @@ pub(crate) fn supervise(m: &mut Making) -> Result<(), Failure> {
 fn converse(m: &mut Making, launched: &mut Launched) -> Result<(), Failure> {
     loop {
         match launched.hear().map_err(hearing)? {
-            Message::LandlockProbe(errno) => m.landlock_probe = errno,
+            Message::LandlockProbe(errno) => {
+                m.landlock_probe = errno;
+                // What is left to the child, the filter and the guest's image, takes as long as to read what they do
+                // not change.
+                m.settled = Settled::read(launched.pid().as_raw_nonzero().get()).ok();
+            }
             Message::Listener(fd) => {
                 let ear = Ear::new(fd, filter_of(m)?);
                 // The last that our own code does under the filter is to execute the guest.

@@ -41,7 +41,8 @@ pub(crate) fn read_back(m: &mut Making) -> Result<(), Failure> {
 }
 
 /// What holds for the guest that runs now.
-pub(crate) fn observe(m: &Making) -> Result<EnforcementReport, Failure> {
+pub(crate) fn observe(m: &mut Making) -> Result<EnforcementReport, Failure> {
+    let settled = m.settled.take();
     let (users, layout) = chosen(m)?;
     let Some(launched) = &m.launched else {
         return Err(Failure::What("steps ran out of order".into(), "report this".into()));
@@ -63,7 +64,7 @@ pub(crate) fn observe(m: &Making) -> Result<EnforcementReport, Failure> {
             _ => m.network.as_ref().map(|network| (network, m.doors.as_ref())),
         },
     };
-    Ok(report::read(&observed)?)
+    Ok(report::read(&observed, settled)?)
 }
 
 pub(crate) fn check_floor(m: &mut Making) -> Result<(), Failure> {

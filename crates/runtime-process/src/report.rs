@@ -13,6 +13,7 @@ use cofferdam_model::{Bytes, Control, EnforcementReport, Profile, State, Syscall
 use cofferdam_runtime::{Doors, RuntimeError};
 use cofferdam_sys::landlock;
 use kernel::Seen;
+pub(crate) use kernel::Settled;
 use rustix::io::Errno;
 use serde_json::{Value, json};
 use std::fs;
@@ -57,8 +58,11 @@ fn line(name: &str, state: State, detail: impl Into<String>, value: Value) -> Co
     Control { name: name.into(), state, detail: detail.into(), value }
 }
 
-pub(crate) fn read(o: &Observed<'_>) -> Result<EnforcementReport, RuntimeError> {
-    let seen = Seen::read(o.pid).map_err(RuntimeError::io("read the sandbox back from the kernel"))?;
+/// What was read while the guest's image was executed need not be read again.
+pub(crate) fn read(o: &Observed<'_>, settled: Option<Settled>) -> Result<EnforcementReport, RuntimeError> {
+    let settled = settled.map_or_else(|| Settled::read(o.pid), Ok);
+    let seen =
+        settled.and_then(Seen::read).map_err(RuntimeError::io("read the sandbox back from the kernel"))?;
     let mut controls = namespaces(&seen);
     controls.push(users(o, &seen));
     controls.push(groups(&seen));

@@ -6,22 +6,26 @@ use rustix::fd::OwnedFd;
 use rustix::fs::{MemfdFlags, SealFlags};
 use rustix::io::Errno;
 
-pub fn seal(program: &[u8]) -> Result<OwnedFd, Errno> {
+/// One that is empty, for a child to be born with: it is filled while the child is at work.
+pub fn blank() -> Result<OwnedFd, Errno> {
     let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
     // Kernels before 6.3 know no MFD_EXEC, and later ones may refuse executable memory files without it.
-    let file = match rustix::fs::memfd_create(c"cofferdam-guest", flags | MemfdFlags::EXEC) {
-        Err(Errno::INVAL) => rustix::fs::memfd_create(c"cofferdam-guest", flags)?,
-        other => other?,
-    };
+    match rustix::fs::memfd_create(c"cofferdam-guest", flags | MemfdFlags::EXEC) {
+        Err(Errno::INVAL) => rustix::fs::memfd_create(c"cofferdam-guest", flags),
+        other => other,
+    }
+}
+
+/// Writes the program, and closes the file for all times.
+pub fn seal(file: &OwnedFd, program: &[u8]) -> Result<(), Errno> {
     let mut rest = program;
     while !rest.is_empty() {
-        let written = rustix::io::write(&file, rest)?;
+        let written = rustix::io::write(file, rest)?;
         rest = rest.get(written..).ok_or(Errno::IO)?;
     }
-    rustix::fs::fchmod(&file, rustix::fs::Mode::from_raw_mode(0o555))?;
+    rustix::fs::fchmod(file, rustix::fs::Mode::from_raw_mode(0o555))?;
     let seals = SealFlags::WRITE | SealFlags::GROW | SealFlags::SHRINK | SealFlags::SEAL;
-    rustix::fs::fcntl_add_seals(&file, seals)?;
-    Ok(file)
+    rustix::fs::fcntl_add_seals(file, seals)
 }
 
 #[cfg(test)]
@@ -30,7 +34,8 @@ mod tests {
 
     #[test]
     fn a_sealed_image_cannot_be_written_through_its_link() {
-        let image = seal(b"#!/bin/true\n").unwrap();
+        let image = blank().unwrap();
+        seal(&image, b"#!/bin/true\n").unwrap();
         let path = format!("/proc/self/fd/{}", rustix::fd::AsRawFd::as_raw_fd(&image));
         let write = std::fs::OpenOptions::new()
             .write(true)

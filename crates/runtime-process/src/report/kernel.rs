@@ -44,18 +44,44 @@ const NAMESPACES: [(&str, &str); 7] = [
     ("cgroup", "cgroup"),
 ];
 
-impl Seen {
-    pub(super) fn read(pid: i32) -> io::Result<Self> {
+/// What is the same before and after the guest's image is executed, so that it can be read while that happens. Ids,
+/// capabilities and the filter are not: whoever executes may gain and lose them.
+pub(crate) struct Settled {
+    place: OwnedFd,
+    namespaces: Vec<(&'static str, u64, u64)>,
+    uid_map: String,
+    mounts: String,
+    network: String,
+    cgroup: String,
+    limits: String,
+}
+
+impl Settled {
+    pub(crate) fn read(pid: i32) -> io::Result<Self> {
         let place = open_place(&pid.to_string())?;
         let file = |name: &str| read(&place, name);
-        let status = file("status")?;
+        Ok(Self {
+            namespaces: namespaces(&place)?,
+            uid_map: file("uid_map")?,
+            mounts: file("mountinfo")?,
+            network: file("net/dev")?,
+            cgroup: file("cgroup").unwrap_or_default(),
+            limits: file("limits")?,
+            place,
+        })
+    }
+}
+
+impl Seen {
+    pub(super) fn read(settled: Settled) -> io::Result<Self> {
+        let status = read(&settled.place, "status")?;
         let field = |name: &str| {
             status.lines().find_map(|l| l.strip_prefix(name)?.strip_prefix(':')).unwrap_or("").trim()
         };
         let hex = |name: &str| u64::from_str_radix(field(name), 16).unwrap_or(u64::MAX);
         Ok(Self {
-            namespaces: namespaces(&place)?,
-            uid_map: file("uid_map")?.lines().filter_map(triple).collect(),
+            namespaces: settled.namespaces,
+            uid_map: settled.uid_map.lines().filter_map(triple).collect(),
             groups: field("Groups").split_whitespace().filter_map(|g| g.parse().ok()).collect(),
             no_new_privileges: field("NoNewPrivs") == "1",
             seccomp_mode: field("Seccomp").parse().unwrap_or(0),
@@ -65,10 +91,10 @@ impl Seen {
                 permitted: hex("CapPrm"),
                 bounding: hex("CapBnd"),
             },
-            mounts: file("mountinfo")?.lines().filter_map(Mount::parse).collect(),
-            interfaces: interfaces(&file("net/dev")?),
-            cgroup: file("cgroup").unwrap_or_default(),
-            limits: file("limits")?,
+            mounts: settled.mounts.lines().filter_map(Mount::parse).collect(),
+            interfaces: interfaces(&settled.network),
+            cgroup: settled.cgroup,
+            limits: settled.limits,
         })
     }
 

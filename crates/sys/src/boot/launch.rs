@@ -13,11 +13,14 @@ use rustix::process::Pid;
 use rustix::thread::UnshareFlags;
 use std::sync::OnceLock;
 
+/// In how many parts the rest can be handed over.
+const PARTS: usize = 2;
+
 /// What the child is given. It shares our memory, so this lives until the child executes the guest.
 struct Job {
     first: Vec<Op>,
-    /// Set before the child is told to go on, and never again.
-    rest: OnceLock<Vec<Op>>,
+    /// Each set before the child is told to go on, and never again.
+    later: [OnceLock<Vec<Op>>; PARTS],
     socket: RawFd,
     /// Sorted.
     keep: Vec<RawFd>,
@@ -44,8 +47,8 @@ pub struct Birth<'a> {
 }
 
 /// Starts a child in new namespaces (and, on cgroup v2, in a group). It performs `first` at once, then waits for
-/// the rest of its operations, and never returns: what takes long and depends on little is done while its
-/// supervisor still decides the rest.
+/// the rest of its operations, part by part, and never returns: what takes long and depends on little is done while
+/// its supervisor still decides the rest.
 ///
 /// Call from a thread that lives as long as the sandbox: the child dies with the thread that made it.
 pub fn launch(birth: &Birth<'_>, first: Vec<Op>) -> Result<Launched, Errno> {
@@ -59,7 +62,7 @@ pub fn launch(birth: &Birth<'_>, first: Vec<Op>) -> Result<Launched, Errno> {
     let socket = theirs.as_raw_fd();
     let mut keep = [birth.keep, &[0, 1, 2, socket]].concat();
     keep.sort_unstable();
-    let job = Job { first, rest: OnceLock::new(), socket, keep };
+    let job = Job { first, later: Default::default(), socket, keep };
     let child = share(&request, job, run_child)?;
     Ok(Launched { child, supervisor: Supervisor { socket: ours } })
 }
@@ -73,9 +76,11 @@ impl Launched {
         self.child.pidfd.as_fd()
     }
 
-    /// Gives the child what is left to do. The supervisor's own part (the id maps) is done by then.
-    pub fn perform(&self, rest: Vec<Op>, given: &Given) -> Result<(), Errno> {
-        self.child.data().rest.set(rest).map_err(|_| Errno::ALREADY)?;
+    /// Gives the child more to do. The supervisor's own part (the id maps) is done by then.
+    pub fn perform(&self, part: Vec<Op>, given: &Given) -> Result<(), Errno> {
+        let next =
+            self.child.data().later.iter().find(|later| later.get().is_none()).ok_or(Errno::ALREADY)?;
+        next.set(part).map_err(|_| Errno::ALREADY)?;
         self.supervisor.go(given)
     }
 
@@ -84,11 +89,10 @@ impl Launched {
         self.supervisor.go(&Given::default())
     }
 
-    /// The operation that a failure names, counted over both parts.
+    /// The operation that a failure names, counted over all parts.
     pub fn op(&self, at: usize) -> Option<&Op> {
         let job = self.child.data();
-        let rest = || job.rest.get()?.get(at.checked_sub(job.first.len())?);
-        job.first.get(at).or_else(rest)
+        job.first.iter().chain(job.later.iter().filter_map(OnceLock::get).flatten()).nth(at)
     }
 
     /// Waits for what the child has to say.
@@ -97,7 +101,7 @@ impl Launched {
         if matches!(heard, Message::Started) {
             // All is done. Files are in the operations whole, and a session may live for long.
             let job = self.child.let_go();
-            (job.first, job.rest) = (Vec::new(), OnceLock::new());
+            (job.first, job.later) = (Vec::new(), Default::default());
         }
         Ok(heard)
     }
@@ -124,10 +128,15 @@ extern "C" fn run_child(job: &Job) -> ! {
 
 /// Returns only if something failed: the last operation executes the guest.
 fn work(kernel: &mut Linux, job: &Job) -> Result<(), (usize, Errno)> {
-    let waited = job.first.len();
     perform(kernel, &job.first, 0)?;
-    kernel.given = kernel.child.await_go().map_err(|errno| (waited, errno))?;
-    perform(kernel, job.rest.get().map_or(&[], Vec::as_slice), waited)
+    let mut done = job.first.len();
+    for part in &job.later {
+        kernel.given = kernel.child.await_go().map_err(|errno| (done, errno))?;
+        let part = part.get().map_or(&[][..], Vec::as_slice);
+        perform(kernel, part, done)?;
+        done += part.len();
+    }
+    Ok(())
 }
 
 fn perform(kernel: &mut Linux, ops: &[Op], from: usize) -> Result<(), (usize, Errno)> {
