@@ -63,7 +63,8 @@ enum ShortCommand {
 /// Reads the command line. `run` starts a sandbox in a few milliseconds, and describing every other command takes
 /// a good part of one: they are described only where they may be meant, and for every error.
 pub(crate) fn parse() -> Result<Args, clap::Error> {
-    if std::env::args_os().nth(1).is_some_and(|word| word == "run")
+    // Whatever the short one reads, the whole one reads in the same way.
+    if std::env::args_os().skip(1).take_while(|word| word != "--").any(|word| word == "run")
         && let Ok(Short { global, command: ShortCommand::Run(run) }) = Short::try_parse()
     {
         return Ok(Args { global, command: Command::Run(run) });
