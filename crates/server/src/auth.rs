@@ -15,9 +15,20 @@ fn presented(headers: &HeaderMap) -> Option<&str> {
     if let Some(key) = headers.get("x-api-key") {
         return key.to_str().ok();
     }
+    bearer(headers)
+}
+
+fn bearer(headers: &HeaderMap) -> Option<&str> {
     let value = headers.get(AUTHORIZATION)?.to_str().ok()?;
     let (scheme, key) = value.split_once(' ')?;
     scheme.eq_ignore_ascii_case("bearer").then_some(key.trim())
+}
+
+/// Takes a key of ours out of a header that also others use for theirs.
+pub(crate) fn keep_back(app: &State, headers: &mut HeaderMap) {
+    if bearer(headers).is_some_and(|key| app.keys.check(key).is_some()) {
+        headers.remove(AUTHORIZATION);
+    }
 }
 
 impl Key {

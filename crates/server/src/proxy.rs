@@ -2,6 +2,7 @@
 //! told nothing of who asks but what the request says; our own keys and tokens stay outside.
 
 use crate::app::App;
+use crate::auth;
 use crate::sandbox::{Ports, Sandbox};
 use axum::Json;
 use axum::body::Body;
@@ -43,6 +44,7 @@ pub(crate) async fn forward(
     };
     // Ends with the exchange, or with the upgraded stream.
     tokio::spawn(async move { connection.with_upgrades().await });
+    auth::keep_back(&app, request.headers_mut());
     let upgrade = upgrade_of(request.headers());
     let mask = sandbox.record().network.as_ref().and_then(|network| network.mask_request_host.clone());
     prepare(&mut request, upgrade.as_ref(), mask.map(|mask| mask.replace("${PORT}", &port.to_string())));
@@ -119,6 +121,7 @@ mod tests {
         let mut request = Request::builder()
             .uri("http://3000-x.example.com/a?b=c")
             .header("x-api-key", "e2b_1")
+            .header("x-access-token", "t")
             .header("e2b-traffic-access-token", "t")
             .header("x-access-token", "t")
             .header("connection", "keep-alive, x-mine, upgrade")

@@ -96,6 +96,28 @@ connection.close()
 sandbox.files.write("whole", "1")
 assert [entry.name for entry in sandbox.files.list(".")] == ["whole"]
 
+# What listens inside is told what the request says, and none of our keys and tokens.
+sandbox.files.write("tell.py", """
+import http.server
+
+class Tell(http.server.BaseHTTPRequestHandler):
+    def do_GET(self):
+        self.send_response(200)
+        self.end_headers()
+        self.wfile.write(str(self.headers).encode())
+
+http.server.HTTPServer(("127.0.0.1", 8000), Tell).serve_forever()
+""")
+sandbox.commands.run("python3 tell.py", background=True)
+sandbox.commands.run("until bash -c '</dev/tcp/127.0.0.1/8000' 2>/dev/null; do sleep 0.1; done")
+key = os.environ["E2B_API_KEY"]
+ours = {"E2b-Sandbox-Port": "8000", "X-API-Key": key, "Authorization": "Bearer " + key, "X-Own": "shown"}
+status, told = ask("GET", "/", headers=ours)
+assert status == 200 and b"x-own: shown" in told.lower(), (status, told)
+assert key.encode() not in told and token.encode() not in told, told
+status, told = ask("GET", "/", headers={"E2b-Sandbox-Port": "8000", "Authorization": "Bearer theirs"})
+assert status == 200 and b"Bearer theirs" in told, (status, told)
+
 # A sandbox that is not there.
 sandbox.kill()
 status, body = ask("GET", "/health")
