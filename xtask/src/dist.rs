@@ -5,11 +5,28 @@
 
 use crate::command::{self, CommandError};
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 pub(crate) fn main() -> crate::Outcome {
     let built = build(&crate::workspace::root())?;
     println!("{}", built.display());
     Ok(true)
+}
+
+/// Builds the binary that tests use, and says where it lies.
+pub(crate) fn build_plain(root: &Path) -> Result<PathBuf, Box<dyn std::error::Error>> {
+    let mut cargo = command::cargo();
+    cargo.current_dir(root).args(["build", "--locked", "--package", "cofferdam-cli", "--bin", "cofferdam"]);
+    succeed(&mut cargo)?;
+    Ok(crate::workspace::metadata(root)?.target_directory.join("debug/cofferdam"))
+}
+
+fn succeed(cargo: &mut Command) -> Result<(), CommandError> {
+    let status = command::status(cargo)?;
+    match status.success() {
+        true => Ok(()),
+        false => Err(CommandError::Failed { line: command::line(cargo), status, stderr: String::new() }),
+    }
 }
 
 /// Builds it and says where it lies.
@@ -23,12 +40,7 @@ pub(crate) fn build(root: &Path) -> Result<PathBuf, Box<dyn std::error::Error>> 
         .args(["--target", &triple, "--", "-C", "relocation-model=static"])
         // With an explicit target these are not given to build scripts and macros, which cannot be static.
         .env("RUSTFLAGS", "-C target-feature=+crt-static");
-    let status = command::status(&mut cargo)?;
-    if !status.success() {
-        return Err(
-            CommandError::Failed { line: command::line(&cargo), status, stderr: String::new() }.into()
-        );
-    }
+    succeed(&mut cargo)?;
     let target = crate::workspace::metadata(root)?.target_directory;
     let (made, dist) = (target.join(&triple).join("release/cofferdam"), target.join("dist"));
     std::fs::create_dir_all(&dist)?;
