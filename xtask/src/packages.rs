@@ -29,6 +29,7 @@ pub(crate) const TESTS: &[Need] = &[
     need("curl", "curl", "the egress tests use it inside a sandbox"),
     need("default-jdk-headless", "javac", "the egress tests use it inside a sandbox"),
     need("git", "git", "the end-to-end tests use it inside a sandbox"),
+    need("gron", "gron", "the egress tests use it inside a sandbox: a client written in Go"),
     need("libxml2-utils", "xmllint", "another program checks JUnit files against their schema"),
     need("cpio", "cpio", "another program reads what a machine boots with"),
     need("linux-image-cloud-amd64", "/boot/vmlinuz-*-cloud-amd64", "the kernel that machines boot"),

@@ -92,6 +92,19 @@ fn java_needs_no_flags() {
     });
 }
 
+/// A program of Go's own HTTP and TLS, as the distribution ships it: by the proxy's variables, and without them by the
+/// stream that is taken.
+#[test]
+fn go_needs_no_flags() {
+    staged(|stage| {
+        let script = "set -e\ngron https://open.corp.example/go\n\
+             unset HTTPS_PROXY https_proxy HTTP_PROXY http_proxy ALL_PROXY all_proxy\n\
+             gron https://open.corp.example/go";
+        let out = stage.sh(script).exits(0).out();
+        assert_eq!(out.matches("json.ok = true;").count(), 2, "{out}");
+    });
+}
+
 /// The servers do check: nobody gets in without the placeholder, nor with a text of another making, nor outside with
 /// the placeholder itself. A real key that is not the session's does not even leave.
 #[test]
