@@ -39,6 +39,8 @@ pub(crate) const TESTS: &[Need] = &[
     need("passwd", "useradd", "the end-to-end tests make a plain user"),
     need("python3", "python3", "the escape attempts, the test servers and the example agent are Python"),
     need("python3-pip", "pip3", "installs test servers and clients, and is one of the clients"),
+    need("postgresql", "/usr/lib/postgresql/*/bin/initdb", "a real server for the tests of databases"),
+    need("postgresql-client", "psql", "the database tests use it inside a sandbox"),
     need("qemu-system-x86", "qemu-system-x86_64", "the microVM tier's machines"),
     need("uidmap", "newuidmap", "a plain user's range of sub-ids"),
     need("util-linux", "setpriv", "the end-to-end tests become a plain user"),

@@ -461,7 +461,7 @@ pub(crate) struct SecretAdd {
     #[arg(long = "for", value_name = "HOST", num_args = 1..)]
     pub(crate) hosts: Vec<String>,
     /// Where in a request it may stand: bearer, basic, header:NAME, query:NAME, body:PATH; or what it signs or is exchanged
-    /// for: sigv4, sigv4a, azure-shared-key, hmac:FILE, jwt, oauth, github-app; repeatable [default: bearer]
+    /// for: sigv4, sigv4a, azure-shared-key, hmac:FILE, jwt, oauth, github-app, postgres; repeatable [default: bearer]
     #[arg(long = "as", value_name = "PLACE", num_args = 1..)]
     pub(crate) places: Vec<String>,
     /// Hosts, places and variable of a service: github, stripe, openai, anthropic, …

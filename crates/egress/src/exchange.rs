@@ -130,6 +130,11 @@ impl Exchange {
         }
     }
 
+    /// The event of the decision that let it go out.
+    pub(crate) fn parent(&self) -> u64 {
+        self.parent
+    }
+
     /// What was said about its end.
     pub(crate) fn detail(&self) -> Option<&str> {
         self.detail.get().map(String::as_str)

@@ -19,6 +19,7 @@ mod host;
 mod http;
 pub mod names;
 mod own;
+mod postgres;
 mod quiet;
 mod refusals;
 mod rescue;

@@ -94,6 +94,8 @@ pub(crate) enum Failure {
     Unreadable { host: Arc<str>, reason: String },
     #[error("there is no token for the credential `{name}`: {why}")]
     Token { name: String, why: String },
+    #[error("{0}")]
+    Postgres(Box<crate::postgres::Refused>),
     #[error("the client's body broke off: {0}")]
     Body(hyper::Error),
     #[error("it was cut while it was under way ({0:?}): ask whoever runs this session")]
@@ -122,7 +124,7 @@ impl Failure {
                 StatusCode::FORBIDDEN
             }
             Self::Cut(_) | Self::Secret(_) | Self::SecretIn { .. } | Self::NotText => StatusCode::FORBIDDEN,
-            Self::Stopped(_) | Self::Tapped(_) => StatusCode::FORBIDDEN,
+            Self::Stopped(_) | Self::Tapped(_) | Self::Postgres(_) => StatusCode::FORBIDDEN,
             Self::Dial(DialError::Forbidden { .. } | DialError::ThisHost { .. }) => StatusCode::FORBIDDEN,
             Self::Dial(_)
             | Self::Upstream { .. }
@@ -160,6 +162,7 @@ impl Failure {
             Self::Dial(_) | Self::Upstream { .. } | Self::BrokeOff(_) => "upstream",
             Self::Unreadable { .. } => "unreadable-answer",
             Self::Token { .. } => "token",
+            Self::Postgres(refused) => refused.cause(),
             Self::Body(_) => "client-body",
             Self::Cut(_) => "cut",
         }
@@ -200,6 +203,8 @@ impl Failure {
         match self {
             Self::Denied(_) | Self::NotRecorded(_) | Self::Body(_) | Self::Cut(_) | Self::Stopped(_) => false,
             Self::Upstream { .. } | Self::BrokeOff(_) => false,
+            // Told with the end of its session.
+            Self::Postgres(refused) => refused.cause() != "upstream",
             Self::Dial(error) => matches!(error, DialError::Forbidden { .. } | DialError::ThisHost { .. }),
             _ => true,
         }

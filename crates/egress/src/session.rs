@@ -8,6 +8,7 @@ use crate::exchange::{Exchange, Live, Watch};
 use crate::http::service::WITHHELD;
 use crate::names::Names;
 use crate::own::Own;
+use crate::postgres::Cancels;
 use crate::refusals::Refusals;
 use crate::rescue::Failure;
 use crate::rules::Rules;
@@ -105,6 +106,7 @@ pub(crate) struct Session {
     pub(crate) live: Arc<Live>,
     pub(crate) pool: Arc<Pool>,
     pub(crate) tallies: Tallies,
+    pub(crate) cancels: Cancels,
     pub(crate) counters: Counters,
     refusals: Refusals,
     paused: AtomicBool,
@@ -129,6 +131,7 @@ impl Session {
             approvals: Arc::default(),
             pool: Arc::new(pool),
             tallies: Tallies::default(),
+            cancels: Cancels::default(),
             counters: Counters::default(),
             refusals: Refusals::default(),
             paused: AtomicBool::new(false),

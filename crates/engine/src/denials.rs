@@ -2,7 +2,9 @@
 //! end what was missing. The trace stays the truth; this is a bounded summary of it.
 
 use crate::record::Recorder;
-use cofferdam_model::{BlobRef, Body, EgressDecided, EgressRefused, NotRecorded, Record, Stop, Verdict};
+use cofferdam_model::{
+    BlobRef, Body, EgressDecided, EgressRefused, NotRecorded, Record, SqlDecided, Stop, Verdict,
+};
 use cofferdam_policy::{Policy, Request};
 use serde::Serialize;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -50,6 +52,7 @@ impl Denials {
     fn note(&self, body: &Body) {
         let (denied, folded) = match body {
             Body::EgressDecided(fact) if fact.effect == Verdict::Deny => (decided(fact), 1),
+            Body::SqlDecided(fact) if fact.effect == Verdict::Deny => (statement(fact), 1),
             // A replay tells itself what it missed.
             Body::EgressRefused(fact) if fact.cause == Stop::NOT_RECORDED => return,
             Body::EgressRefused(fact) => (refused(fact), fact.times),
@@ -71,6 +74,12 @@ fn decided(fact: &EgressDecided) -> Denied {
     let usual = matches!((fact.scheme.as_str(), fact.port), ("https" | "tls", 443) | ("http", 80));
     let port = if usual { String::new() } else { format!(":{}", fact.port) };
     let request = format!("{} {}://{}{port}{}", fact.method, fact.scheme, fact.host, fact.path);
+    Denied { request, rule: fact.rule.clone(), why: fact.reason.clone(), times: 1, allow: None }
+}
+
+/// By what it would have done: its text may be long, and no two are the same.
+fn statement(fact: &SqlDecided) -> Denied {
+    let request = format!("statement: {}", fact.acts.join(", "));
     Denied { request, rule: fact.rule.clone(), why: fact.reason.clone(), times: 1, allow: None }
 }
 

@@ -41,6 +41,8 @@ const REPLACE: &[&str] = &[
     // boto3 and the AWS command line
     "AWS_CA_BUNDLE",
     "PIP_CERT",
+    // libpq, and with it psql, psycopg and most that speaks to Postgres
+    "PGSSLROOTCERT",
     // gRPC's own TLS, in every language but Go and Java
     "GRPC_DEFAULT_SSL_ROOTS_FILE_PATH",
 ];

@@ -81,6 +81,39 @@ pub struct EgressDecided {
     pub credentials: Vec<String>,
 }
 
+/// One statement for a database, and what became of it before it was sent there; its parent is the decision on the
+/// session with the database.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SqlDecided {
+    /// What it does: `read public.orders`, `insert public.orders`, `call my_function`…
+    pub acts: Vec<String>,
+    pub effect: Verdict,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rule: Option<String>,
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub reason: String,
+    /// As it came from inside, up to a bound and without secrets; parameters are not in it.
+    pub statement: String,
+    /// It was sent earlier and is executed again.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub again: bool,
+}
+
+/// What came of a statement; its parent is the decision on it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SqlEnded {
+    /// As the database says it: `SELECT 5`, `INSERT 0 1`; empty where it failed.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub tag: String,
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub rows: u64,
+    /// The code of the error, where it failed.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub error: String,
+}
+
 /// How an exchange came to its end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -235,6 +268,10 @@ pub struct AlertSent {
     /// Why it was not delivered; empty where it was.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub error: String,
+}
+
+fn is_false(flag: &bool) -> bool {
+    !flag
 }
 
 fn is_zero(n: &u64) -> bool {

@@ -4,9 +4,9 @@ use crate::{
     AlertSent, ApprovalAnswered, BrowserActed, BrowserDone, BrowserEnded, BrowserFault, BrowserSeen,
     BrowserStarted, ControlChanged, CredentialUsed, Digest, EgressDecided, EgressEnded, EgressOpened,
     EgressRefused, EnforcementReport, ExchangeRecorded, FileAsked, FileChange, ModelCalled, NameAsked,
-    RawPath, ReplayMissed, ReplayServed, ReplayStarted, SessionChanged, SessionId, SessionSpec, StepEnded,
-    StepReplanned, StepStarted, StrayPacket, SyscallSeen, ToolCalled, ToolChanged, ToolFault, ToolListed,
-    ToolRegistered, ToolReturned,
+    RawPath, ReplayMissed, ReplayServed, ReplayStarted, SessionChanged, SessionId, SessionSpec, SqlDecided,
+    SqlEnded, StepEnded, StepReplanned, StepStarted, StrayPacket, SyscallSeen, ToolCalled, ToolChanged,
+    ToolFault, ToolListed, ToolRegistered, ToolReturned,
 };
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -66,6 +66,10 @@ pub enum Body {
     EgressEnded(EgressEnded),
     #[serde(rename = "egress.refused")]
     EgressRefused(Box<EgressRefused>),
+    #[serde(rename = "sql.decided")]
+    SqlDecided(Box<SqlDecided>),
+    #[serde(rename = "sql.ended")]
+    SqlEnded(SqlEnded),
     #[serde(rename = "credential.used")]
     CredentialUsed(CredentialUsed),
     #[serde(rename = "approval.answered")]
@@ -332,6 +336,8 @@ impl Body {
             Self::EgressDecided(_) => "egress.decided",
             Self::EgressEnded(_) => "egress.ended",
             Self::EgressRefused(_) => "egress.refused",
+            Self::SqlDecided(_) => "sql.decided",
+            Self::SqlEnded(_) => "sql.ended",
             Self::CredentialUsed(_) => "credential.used",
             Self::ApprovalAnswered(_) => "approval.answered",
             Self::ControlChanged(_) => "control.changed",

@@ -40,7 +40,8 @@ pub use change::{Aspect, ChangeOp, FileAsked, FileChange, FileKind, FileOp};
 pub use digest::{Digest, DigestError};
 pub use egress::{
     AlertSent, Answer, ApprovalAnswered, ControlChanged, CredentialBound, CredentialUsed, EgressDecided,
-    EgressEnded, EgressOpened, EgressRefused, Ending, NameAsked, StrayPacket, Verdict, Via,
+    EgressEnded, EgressOpened, EgressRefused, Ending, NameAsked, SqlDecided, SqlEnded, StrayPacket, Verdict,
+    Via,
 };
 pub use enforcement::{Control, EnforcementReport, State};
 pub use event::{

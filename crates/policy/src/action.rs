@@ -1,6 +1,7 @@
 //! What a policy decides on: one action, as those who carry it out see it. All of it is borrowed.
 
 use crate::flow::{Baseline, Flow};
+use crate::sql::{Act, Shape};
 use serde_json::Value as Json;
 
 /// Something that is about to happen, or what is known of it.
@@ -12,6 +13,7 @@ pub enum Action<'a> {
     File(File<'a>),
     Browser(Browser<'a>),
     Step(Step<'a>),
+    Sql(Sql<'a>),
     Flow(Flow<'a>),
     Baseline(Baseline<'a>),
 }
@@ -101,6 +103,21 @@ pub struct Step<'a> {
     pub args: &'a Json,
 }
 
+/// A statement for a database, or the wish to speak to one.
+#[derive(Clone, Copy)]
+pub struct Sql<'a> {
+    pub host: &'a str,
+    pub port: u16,
+    pub database: &'a str,
+    pub user: &'a str,
+    /// Judged one by one; the strictest answer is the statement's.
+    pub acts: &'a [Act],
+    /// None where there is no statement yet.
+    pub shape: Option<&'a Shape>,
+    /// The program that asks, by its path inside; none if it is not known.
+    pub program: Option<&'a str>,
+}
+
 /// The header fields of a request, wherever they are kept.
 pub trait Headers {
     /// Calls for each field in order; names may come in any case.
@@ -136,6 +153,7 @@ impl Action<'_> {
             Self::File(_) => "file",
             Self::Browser(_) => "browser",
             Self::Step(_) => "step",
+            Self::Sql(_) => "sql",
             Self::Flow(_) => "flow",
             Self::Baseline(_) => "baseline",
         }

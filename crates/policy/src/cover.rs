@@ -3,7 +3,7 @@
 
 use crate::flow::{FlowMatch, Known};
 use crate::glob::{PathPattern, Pattern};
-use crate::rule::{HttpMatch, NamedText, PageMatch, Rule, Subject};
+use crate::rule::{HttpMatch, NamedText, PageMatch, Rule, SqlMatch, Subject};
 
 impl Rule {
     /// Whether whatever `other` matches is matched by this one too.
@@ -13,7 +13,8 @@ impl Rule {
             (Some(a), Some(b)) => a.text == b.text,
             (Some(_), None) => false,
         };
-        same_condition && subject(&self.subject, &other.subject)
+        let same_contract = self.contract.is_none() || self.contract == other.contract;
+        same_condition && same_contract && subject(&self.subject, &other.subject)
     }
 }
 
@@ -40,6 +41,7 @@ fn subject(a: &Subject, b: &Subject) -> bool {
             texts(a, b) && x.iter().all(|field| y.contains(field)) && pages
         }
         (Subject::Flow(a), Subject::Flow(b)) => flow(a, b),
+        (Subject::Sql(a), Subject::Sql(b)) => sql(a, b),
         (Subject::Baseline(a), Subject::Baseline(b)) => b.finds.iter().all(|(finds, tools)| {
             tools.iter().all(|tool| a.tools(*finds).any(|pattern| pattern.covers(tool)))
         }),
@@ -56,6 +58,19 @@ fn flow(a: &FlowMatch, b: &FlowMatch) -> bool {
         && part(&a.args, &b.args, |a, b| texts(a, b))
         && (a.texts || !b.texts)
         && (a.known == Known::Never || (b.known != Known::Never && a.known >= b.known))
+}
+
+fn sql(a: &SqlMatch, b: &SqlMatch) -> bool {
+    let within = |a: &[_], b: &[_]| b.iter().all(|one| a.contains(one));
+    part(&a.kinds, &b.kinds, |a, b| within(a, b))
+        && a.hosts.covers(&b.hosts)
+        && part(&a.ports, &b.ports, |a, b| b.iter().all(|port| a.contains(port)))
+        && part(&a.databases, &b.databases, |a, b| texts(a, b))
+        && part(&a.users, &b.users, |a, b| texts(a, b))
+        && part(&a.tables, &b.tables, |a, b| texts(a, b))
+        && part(&a.functions, &b.functions, |a, b| texts(a, b))
+        && part(&a.statements, &b.statements, |a, b| b.iter().all(|one| a.contains(one)))
+        && part(&a.programs, &b.programs, |a, b| paths(a, b))
 }
 
 fn http(a: &HttpMatch, b: &HttpMatch) -> bool {

@@ -44,6 +44,9 @@ impl fmt::Display for Decision {
             Effect::Review => "held for review",
         };
         match (&self.rule, &self.problem) {
+            (Some(rule), Some(problem @ Problem::Contract { .. })) => {
+                write!(f, "{verb} by rule {}: {problem}", rule.id)?
+            }
             (Some(rule), Some(problem)) => {
                 write!(f, "{verb}: rule {} could not be judged: {problem}", rule.id)?
             }

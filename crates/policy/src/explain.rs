@@ -1,13 +1,13 @@
 //! Why an action is allowed, held or denied: every rule that could concern it, with the part that decided.
 
-use crate::action::Action;
+use crate::action::{Action, Sql};
 use crate::decision::Decision;
 use crate::facts::Facts;
 use crate::flow::{Deviation, FlowMatch, Known, Origin};
 use crate::json::decoded_path;
 use crate::judge::Fit;
 use crate::policy::Policy;
-use crate::rule::{Effect, HttpMatch, PageMatch, Rule, Subject};
+use crate::rule::{Effect, HttpMatch, PageMatch, Rule, SqlMatch, Subject};
 use serde::Serialize;
 use std::fmt::Display;
 
@@ -47,6 +47,15 @@ pub struct Part {
 
 impl Policy {
     pub fn explain(&self, action: &Action<'_>) -> Explanation {
+        // Of a statement that does several things, the one that decides is explained.
+        let acts = |sql: &Sql<'_>| self.decide_sql(sql).1;
+        let action = &match action {
+            Action::Sql(sql) => {
+                let at = acts(sql);
+                Action::Sql(Sql { acts: sql.acts.get(at..=at).unwrap_or_default(), ..*sql })
+            }
+            other => *other,
+        };
         let facts = Facts::new(action);
         let decision = self.decide(action);
         let mut candidates = Vec::new();
@@ -110,6 +119,7 @@ fn wanted(rule: &Rule, field: &str) -> String {
         (_, "when") => {
             rule.condition.as_ref().map_or_else(String::new, |condition| condition.text.to_string())
         }
+        (_, "schema") => "what its schema says".to_owned(),
         (Subject::Http(http), _) => wanted_http(http, field),
         (Subject::Tool { names, .. }, "tool") | (Subject::Step { names, .. }, "step") => list(names),
         (Subject::Exec { commands }, _) => list(commands),
@@ -118,6 +128,7 @@ fn wanted(rule: &Rule, field: &str) -> String {
         (Subject::Browser { actions, .. }, "browser") => list(actions),
         (Subject::Browser { page: Some(page), .. }, _) if field != "args" => wanted_page(page, field),
         (Subject::Flow(flow), _) => wanted_flow(flow, field),
+        (Subject::Sql(sql), _) => wanted_sql(sql, field),
         (Subject::Baseline(baseline), _) => {
             let one = |(finds, tools): &(Deviation, Vec<_>)| format!("{} {}", finds.name(), list(tools));
             baseline.finds.iter().map(one).collect::<Vec<_>>().join("; ")
@@ -138,6 +149,25 @@ fn wanted_http(http: &HttpMatch, field: &str) -> String {
         "body" => http.body.iter().map(|field| field.path.join(".")).collect::<Vec<_>>().join(", "),
         "program" => http.programs.as_deref().map_or_else(String::new, list),
         _ => wanted_page(&http.page, field),
+    }
+}
+
+fn wanted_sql(sql: &SqlMatch, field: &str) -> String {
+    let texts =
+        |patterns: &Option<Vec<crate::glob::Pattern>>| patterns.as_deref().map_or_else(String::new, list);
+    match field {
+        "host" => list(&sql.hosts.0),
+        "port" => sql.ports.as_deref().map_or_else(String::new, list),
+        "database" => texts(&sql.databases),
+        "user" => texts(&sql.users),
+        "program" => sql.programs.as_deref().map_or_else(String::new, list),
+        "tables" => texts(&sql.tables),
+        "functions" => texts(&sql.functions),
+        "statement" => "a statement of its templates".to_owned(),
+        _ => match &sql.kinds {
+            Some(kinds) => kinds.iter().map(|kind| kind.name()).collect::<Vec<_>>().join(", "),
+            None => "*".to_owned(),
+        },
     }
 }
 
@@ -196,6 +226,9 @@ fn found(field: &str, facts: &Facts<'_>) -> Option<String> {
         ("arg", Action::Flow(flow)) => Some(flow.arg.to_owned()),
         ("known", Action::Flow(flow)) if !flow.filled => Some("in an argument they leave alone".to_owned()),
         ("known", Action::Flow(flow)) => Some(flow.known.name().to_owned()),
+        ("sql" | "tables" | "functions", Action::Sql(sql)) => sql.acts.first().map(ToString::to_string),
+        ("database", Action::Sql(sql)) => Some(sql.database.to_owned()),
+        ("user", Action::Sql(sql)) => Some(sql.user.to_owned()),
         ("when", _) => Some("false".to_owned()),
         _ => None,
     }

@@ -6,6 +6,7 @@ use crate::json;
 use crate::path::{Doubts, scrutinise};
 use crate::problem::Problem;
 use crate::request::Target;
+use crate::sql::SqlKind;
 use serde_json::Value as Json;
 use std::borrow::Cow;
 use std::cell::OnceCell;
@@ -26,11 +27,19 @@ impl<'a> Facts<'a> {
             Action::Browser(browser) => browser.url.and_then(|url| Target::parse(url).ok()),
             _ => None,
         };
-        let host = match &target {
-            Some(target) => canonical(target.host).map_err(|_| Problem::Host),
-            None => Ok(Cow::Borrowed("")),
+        let host = match (&target, action) {
+            (Some(target), _) => canonical(target.host).map_err(|_| Problem::Host),
+            (None, Action::Sql(sql)) => canonical(sql.host).map_err(|_| Problem::Host),
+            (None, _) => Ok(Cow::Borrowed("")),
         };
         Self { action: *action, target, host, doubts: OnceCell::new(), body: OnceCell::new() }
+    }
+
+    /// Whether it does nothing by itself: a session that begins, a transaction.
+    pub(crate) fn is_way(&self) -> bool {
+        let Action::Sql(sql) = &self.action else { return false };
+        let way = |kind| matches!(kind, SqlKind::Connect | SqlKind::Control | SqlKind::Writable);
+        sql.acts.first().is_some_and(|act| way(act.kind))
     }
 
     /// The host in its one spelling.

@@ -4,7 +4,7 @@
 //! Where a request leaves room for doubt (a header twice, a path with several readings, a program that is not
 //! known) an allow rule must match in every way it could be meant, a deny or review rule in any.
 
-use crate::action::{Action, Http};
+use crate::action::{Action, Http, Sql};
 use crate::facts::Facts;
 use crate::flow::{Flow, FlowMatch};
 use crate::glob::{PathPattern, Pattern};
@@ -12,7 +12,8 @@ use crate::json::{self, Field};
 use crate::octets::{Octets, Writing, is_well_escaped};
 use crate::path::Segments;
 use crate::problem::Problem;
-use crate::rule::{Effect, HttpMatch, NamedText, PageMatch, Rule, Subject};
+use crate::rule::{Effect, HttpMatch, NamedText, PageMatch, Rule, SqlMatch, Subject};
+use crate::sql::SqlKind;
 
 /// How a part of a rule, or all of it, stands to an action.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -70,6 +71,7 @@ impl Rule {
                         .is_none_or(|page| go_on("host", host(page, facts)) && self.page(page, facts, go_on))
                     && self.fields("args", args, browser.args, go_on)
             }
+            (Subject::Sql(wanted), Action::Sql(sql)) => self.sql(wanted, sql, facts, go_on),
             (Subject::Flow(wanted), Action::Flow(flow)) => flows(wanted, flow, go_on),
             (Subject::Baseline(wanted), Action::Baseline(found)) => {
                 go_on("baseline", wanted.tools(found.finds).any(|tool| tool.matches_str(found.tool)).into())
@@ -79,7 +81,17 @@ impl Rule {
                 false
             }
         };
-        if let (true, Some(condition)) = (typed, &self.condition) {
+        let typed = typed
+            && self.contract.as_ref().is_none_or(|contract| {
+                let kept = match &facts.action {
+                    Action::Tool(tool) => contract.check(tool.args),
+                    _ => facts.body().and_then(|body| contract.check(body)),
+                };
+                go_on("schema", kept.map(|()| true).into())
+            });
+        // What is only the way to a statement is not asked about what the statement does.
+        let is_way = self.is_strict() && facts.is_way();
+        if let (true, false, Some(condition)) = (typed, is_way, &self.condition) {
             go_on("when", condition.run(facts).into());
         }
     }
@@ -126,6 +138,57 @@ impl Rule {
                 .body
                 .iter()
                 .all(|field| go_on("body", facts.body().map(|body| field.matches(body, strict)).into()))
+    }
+
+    /// One act. A session and its transactions are allowed by any rule that allows something in them.
+    fn sql(
+        &self,
+        wanted: &SqlMatch,
+        sql: &Sql<'_>,
+        facts: &Facts<'_>,
+        go_on: &mut dyn FnMut(&'static str, Fit) -> bool,
+    ) -> bool {
+        let strict = self.is_strict();
+        let Some(act) = sql.acts.first() else { return go_on("sql", Fit::No) };
+        let whole = wanted.kinds.is_none()
+            && wanted.tables.is_none()
+            && wanted.functions.is_none()
+            && wanted.statements.is_none();
+        let kind = match act.kind {
+            SqlKind::Connect | SqlKind::Control => strict || whole,
+            SqlKind::Writable => (strict && wanted.writes()) || whole,
+            kind => wanted.kinds.as_ref().is_none_or(|kinds| kinds.contains(&kind)),
+        };
+        let one_of = |patterns: &Vec<Pattern>, text: &str| any(patterns, text);
+        go_on("host", facts.host().map(|host| wanted.hosts.matches(host)).into())
+            && wanted.ports.as_ref().is_none_or(|ports| go_on("port", ports.contains(&sql.port).into()))
+            && wanted
+                .databases
+                .as_ref()
+                .is_none_or(|names| go_on("database", one_of(names, sql.database).into()))
+            && wanted.users.as_ref().is_none_or(|names| go_on("user", one_of(names, sql.user).into()))
+            && wanted.programs.as_ref().is_none_or(|programs| {
+                go_on("program", sql.program.map_or(!strict, |program| any_path(programs, program)).into())
+            })
+            && go_on("sql", kind.into())
+            && (facts.is_way()
+                || wanted.tables.as_ref().is_none_or(|tables| {
+                    let fits = match act.object.as_str() {
+                        _ if act.kind == SqlKind::Call => strict,
+                        "" if act.kind.has_table() => strict,
+                        object if act.kind.has_table() => any(tables, object),
+                        // Which tables it is about is not known.
+                        _ => !strict,
+                    };
+                    go_on("tables", fits.into())
+                }) && wanted.functions.as_ref().is_none_or(|functions| {
+                    let fits = if act.kind == SqlKind::Call { any(functions, &act.object) } else { strict };
+                    go_on("functions", fits.into())
+                }) && wanted.statements.as_ref().is_none_or(|templates| {
+                    let fits =
+                        sql.shape.map_or(!strict, |shape| templates.iter().any(|one| one.admits(shape)));
+                    go_on("statement", fits.into())
+                }))
     }
 
     /// What comes after the host.

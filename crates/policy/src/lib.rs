@@ -7,6 +7,7 @@
 mod action;
 mod check;
 mod condition;
+mod contract;
 mod cover;
 mod decision;
 mod example;
@@ -28,9 +29,10 @@ mod request;
 mod rule;
 mod schema;
 mod settings;
+pub mod sql;
 mod suggest;
 
-pub use action::{Access, Action, Browser, Exec, File, Headers, Http, Step, Tool};
+pub use action::{Access, Action, Browser, Exec, File, Headers, Http, Sql, Step, Tool};
 pub use check::{Finding, Kind, Severity};
 pub use condition::ConditionError;
 pub use decision::Decision;
@@ -42,7 +44,7 @@ pub use host::{HostError, HostPattern, Hosts, canonical};
 pub use json::{MAX_BODY, parameters, parse as read_json};
 pub use mistake::{Mistake, PolicyError, PolicyErrors, Spot};
 pub use path::PathProblem;
-pub use policy::Policy;
+pub use policy::{Policy, SqlTerms};
 pub use problem::Problem;
 pub use redact::redact;
 pub use request::{Request, RequestError};

@@ -38,7 +38,9 @@ pub enum Mistake {
     DuplicateId { id: String, line: usize },
     #[error("`{0}` is not an id: use letters, digits, `-`, `_` and `.`")]
     Id(String),
-    #[error("a rule says what it is about: add one of host, tool, exec, file, browser, step, flow, baseline")]
+    #[error(
+        "a rule says what it is about: add one of host, tool, exec, file, browser, step, flow, baseline, sql"
+    )]
     NoSubject,
     #[error("a rule is about one thing: `{first}` and `{second}` do not go together; write two rules")]
     TwoSubjects { first: &'static str, second: &'static str },
@@ -72,6 +74,12 @@ pub enum Mistake {
     NoOccasion,
     #[error("no rule has the id `{id}`{}", meant_text(.near.as_deref()))]
     NoSuchRule { id: String, near: Option<String> },
+    #[error("is no JSON Schema that can be used: {0}")]
+    Schema(String),
+    #[error("stands only in a rule that allows: write effect = \"allow\", or leave it out")]
+    SchemaEffect,
+    #[error("is no statement that can be compared: {0}")]
+    Statement(String),
     #[error("{0}")]
     Host(#[from] HostError),
     #[error("{0}")]

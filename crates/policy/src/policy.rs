@@ -1,14 +1,15 @@
 //! A policy ready to decide: rules filed by what they are about, hosts by name, so that a request meets only
 //! the rules that could concern it.
 
-use crate::action::{Action, Http};
+use crate::action::{Action, Http, Sql};
 use crate::decision::Decision;
 use crate::facts::Facts;
+use crate::glob::Pattern;
 use crate::host::{HostIndex, canonical};
 use crate::judge::Fit;
 use crate::mistake::{Mistake, PolicyError, PolicyErrors, Spot};
 use crate::problem::Problem;
-use crate::rule::{Effect, Rule, RuleName, Subject};
+use crate::rule::{Effect, Rule, RuleName, SqlMatch, Subject};
 use crate::schema::{self, Document};
 use crate::settings::{Alert, Budget, Class, GuardAction, Occasion, Rewrite, Trigger, Upstream};
 use std::sync::Arc;
@@ -18,6 +19,15 @@ use std::time::Duration;
 #[derive(Debug, Clone)]
 pub struct Policy {
     pub(crate) layers: Vec<Arc<Layer>>,
+}
+
+/// How a session with a database is held, by the rules that concern it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SqlTerms {
+    /// No rule lets anything but reading happen.
+    pub read_only: bool,
+    /// Rules name tables: then names must be found in one place.
+    pub names_tables: bool,
 }
 
 /// One file.
@@ -55,6 +65,52 @@ impl Policy {
 
     /// Decides. Allocates nothing unless a condition or the content of a body is reached.
     pub fn decide(&self, action: &Action<'_>) -> Decision {
+        match action {
+            Action::Sql(sql) => self.decide_sql(sql).0,
+            other => self.decide_one(other),
+        }
+    }
+
+    /// A statement is as forbidden as the worst of its acts; which one that is stands beside.
+    pub fn decide_sql(&self, sql: &Sql<'_>) -> (Decision, usize) {
+        let one = |at: usize| Action::Sql(Sql { acts: sql.acts.get(at..=at).unwrap_or_default(), ..*sql });
+        let mut worst = (self.decide_one(&one(0)), 0);
+        for at in 1..sql.acts.len() {
+            let decision = self.decide_one(&one(at));
+            // What is told is what was done, and not that a transaction was begun for it.
+            if decision.effect < worst.0.effect {
+                worst = (decision, at);
+            }
+        }
+        worst
+    }
+
+    /// What a session with this database comes to under these rules, whatever is asked in it.
+    pub fn sql_terms(&self, host: &str, port: u16, database: &str, user: &str) -> SqlTerms {
+        let host = canonical(host).unwrap_or_default();
+        let any = |patterns: &Option<Vec<Pattern>>, text: &str| {
+            patterns.as_ref().is_none_or(|all| all.iter().any(|one| one.matches_str(text)))
+        };
+        let concerns = |wanted: &SqlMatch| {
+            wanted.hosts.matches(&host)
+                && wanted.ports.as_ref().is_none_or(|ports| ports.contains(&port))
+                && any(&wanted.databases, database)
+                && any(&wanted.users, user)
+        };
+        let rules = |layer: &Layer, fits: &dyn Fn(&Rule, &SqlMatch) -> bool| {
+            layer.document.rules.iter().any(|rule| match &rule.subject {
+                Subject::Sql(wanted) => concerns(wanted) && fits(rule, wanted),
+                _ => false,
+            })
+        };
+        let writes = |rule: &Rule, wanted: &SqlMatch| rule.name.effect != Effect::Deny && wanted.writes();
+        SqlTerms {
+            read_only: !self.layers.iter().all(|layer| rules(layer, &writes)),
+            names_tables: self.layers.iter().any(|layer| rules(layer, &|_, wanted| wanted.tables.is_some())),
+        }
+    }
+
+    fn decide_one(&self, action: &Action<'_>) -> Decision {
         let facts = Facts::new(action);
         let mut decided: Option<Decision> = None;
         for (number, layer) in self.layers.iter().enumerate() {
@@ -79,6 +135,7 @@ impl Policy {
                     | (Subject::Browser { .. }, Action::Browser(_))
                     | (Subject::Step { .. }, Action::Step(_))
                     | (Subject::Http(_), Action::Http(_))
+                    | (Subject::Sql(_), Action::Sql(_))
             )
         };
         self.layers.iter().all(|layer| layer.document.rules.iter().any(about))
@@ -216,7 +273,12 @@ impl Layer {
             let rule = self.document.rules.get(number as usize);
             knows = knows || rule.is_some_and(|rule| rule.name.effect != Effect::Deny);
         });
+        let others = self.others.iter().filter_map(|number| self.document.rules.get(*number as usize));
         knows
+            || others.into_iter().any(|rule| match &rule.subject {
+                Subject::Sql(sql) => rule.name.effect != Effect::Deny && sql.hosts.matches(host),
+                _ => false,
+            })
     }
 
     /// Calls for each rule that could concern the action.

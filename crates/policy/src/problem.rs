@@ -31,6 +31,8 @@ pub enum Problem {
     BodyNotJson { line: usize, column: usize },
     #[error("the body can be read in two ways, or has too many values; name each field once")]
     BodyAmbiguous,
+    #[error("{at}: {what} (schema: {rule})")]
+    Contract { at: String, what: String, rule: String },
     #[error("the condition asks for `{0}`, which is not there; test it with has() first")]
     NoSuchKey(String),
     #[error("the condition applies {function} to {types}")]

@@ -1,16 +1,17 @@
 //! An action as people write it, in examples and for `explain`: `GET https://host/path?x=1`, `tool NAME {…}`,
 //! `exec WORDS…`, `file read /path`, `browser click https://…`, `step NAME {…}`, `flow untrusted url changes
-//! TOOL.ARG`, `baseline unseen TOOL`.
+//! TOOL.ARG`, `baseline unseen TOOL`, `sql HOST/DATABASE STATEMENT`.
 
-use crate::action::{Access, Action, Browser, Exec, File, Http, Step, Tool};
+use crate::action::{Access, Action, Browser, Exec, File, Http, Sql, Step, Tool};
 use crate::flow::{Baseline, Deviation, Flow, Known, Origin, Sink, ValueKind};
 use crate::mistake::nearest;
+use crate::sql::{self, Act, SqlKind};
 use serde_json::Value as Json;
 
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum RequestError {
     #[error(
-        "`{0}` is no request: write `GET https://host/path`, `tool NAME JSON`, `exec WORDS`, `file read PATH`, `browser ACTION URL`, `step NAME`, `flow FROM KIND TO TOOL.ARG` or `baseline FINDS TOOL`"
+        "`{0}` is no request: write `GET https://host/path`, `tool NAME JSON`, `exec WORDS`, `file read PATH`, `browser ACTION URL`, `step NAME`, `flow FROM KIND TO TOOL.ARG`, `baseline FINDS TOOL` or `sql HOST/DATABASE STATEMENT`"
     )]
     Shape(String),
     #[error("`{0}` is not a URL: write it in full, as in https://api.example.com/v1")]
@@ -25,6 +26,10 @@ pub enum RequestError {
     Access(String),
     #[error("`{word}` is not one of {}", .known.join(", "))]
     Word { word: String, known: &'static [&'static str] },
+    #[error("`{0}` is no database: write HOST/DATABASE, HOST:PORT/DATABASE or USER@HOST/DATABASE")]
+    Database(String),
+    #[error("the statement: {0}")]
+    Sql(#[from] sql::SqlError),
     #[error("`{0}` is not a header: write NAME: VALUE")]
     Header(String),
 }
@@ -97,7 +102,19 @@ enum Shape {
     Browser { name: String, url: Option<String>, args: Json },
     Step { name: String, args: Json },
     Flow(FlowText),
+    Sql(SqlText),
     Baseline { finds: Deviation, tool: String },
+}
+
+/// `[USER@]HOST[:PORT]/DATABASE STATEMENT`.
+#[derive(Debug, Clone, PartialEq)]
+struct SqlText {
+    user: String,
+    host: String,
+    port: u16,
+    database: String,
+    acts: Vec<Act>,
+    shape: Option<sql::Shape>,
 }
 
 /// `FROM KIND TO TOOL.ARG [KNOWN [VALUE]]`.
@@ -126,6 +143,7 @@ impl Request {
             "browser" => browser(rest)?,
             "flow" => Shape::Flow(flow(rest).ok_or_else(shown)??),
             "baseline" => baseline(rest).ok_or_else(shown)??,
+            "sql" => Shape::Sql(statement(rest)?),
             _ if rest.contains("://")
                 && word.bytes().all(|byte| byte.is_ascii_alphabetic() || byte == b'-') =>
             {
@@ -160,6 +178,15 @@ impl Request {
             }
             Shape::Flow(flow) => judge(&Action::Flow(flow.as_flow())),
             Shape::Baseline { finds, tool } => judge(&Action::Baseline(Baseline { finds: *finds, tool })),
+            Shape::Sql(text) => judge(&Action::Sql(Sql {
+                host: &text.host,
+                port: text.port,
+                database: &text.database,
+                user: &text.user,
+                acts: &text.acts,
+                shape: text.shape.as_ref(),
+                program: self.program.as_deref(),
+            })),
             Shape::Exec { argv } => {
                 let argv: Vec<&str> = argv.iter().map(String::as_str).collect();
                 judge(&Action::Exec(Exec { argv: &argv, cwd: None }))
@@ -271,6 +298,35 @@ fn flow(text: &str) -> Option<Result<FlowText, RequestError>> {
         })
     };
     Some(read())
+}
+
+/// Several statements are judged as one that does all of it; a template then fits none of them.
+fn statement(text: &str) -> Result<SqlText, RequestError> {
+    let (place, text) = text.split_once(char::is_whitespace).unwrap_or((text, ""));
+    let bad = || RequestError::Database(place.chars().take(80).collect());
+    let (place, database) = place.split_once('/').ok_or_else(bad)?;
+    let (user, place) = place.rsplit_once('@').unwrap_or(("", place));
+    let (host, port) = match place.rsplit_once(':') {
+        Some((host, port)) => {
+            (host, port.parse().map_err(|_| RequestError::Port(port.chars().take(20).collect()))?)
+        }
+        None => (place, 5432),
+    };
+    if host.is_empty() || database.is_empty() {
+        return Err(bad());
+    }
+    let mut statements = sql::read(text)?.statements;
+    let shape = if statements.len() == 1 { statements.pop() } else { None };
+    let mut acts: Vec<Act> = statements.into_iter().flat_map(|statement| statement.acts).collect();
+    let shape = shape.map(|one| {
+        acts.extend(one.acts);
+        one.shape
+    });
+    if acts.is_empty() {
+        acts.push(Act::new(SqlKind::Connect, ""));
+    }
+    let (user, host, database) = (user.to_owned(), host.to_owned(), database.to_owned());
+    Ok(SqlText { user, host, port, database, acts, shape })
 }
 
 fn baseline(text: &str) -> Option<Result<Shape, RequestError>> {

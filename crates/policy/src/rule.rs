@@ -2,11 +2,13 @@
 
 use crate::action::Access;
 use crate::condition::Condition;
+use crate::contract::Contract;
 use crate::flow::{BaselineMatch, FlowMatch};
 use crate::glob::{PathPattern, Pattern};
 use crate::host::Hosts;
 use crate::json::Field;
 use crate::mistake::Spot;
+use crate::sql::{Shape, SqlKind};
 use serde::Serialize;
 use std::fmt;
 use std::sync::Arc;
@@ -57,6 +59,8 @@ pub(crate) struct Rule {
     pub(crate) spot: Spot,
     pub(crate) subject: Subject,
     pub(crate) condition: Option<Condition>,
+    /// What the body or the arguments must keep to.
+    pub(crate) contract: Option<Contract>,
 }
 
 impl Rule {
@@ -65,6 +69,7 @@ impl Rule {
         let needs = self.condition.as_ref().map(|condition| &condition.needs);
         let Subject::Http(http) = &self.subject else { return false };
         !http.body.is_empty()
+            || self.contract.is_some()
             || http.max_body.is_some()
             || needs.is_some_and(|needs| needs.has("body") || needs.has("size"))
     }
@@ -80,6 +85,7 @@ pub(crate) enum Subject {
     Step { names: Vec<Pattern>, args: Vec<Field> },
     Flow(FlowMatch),
     Baseline(BaselineMatch),
+    Sql(SqlMatch),
 }
 
 /// Where something goes; what is none matches anything.
@@ -102,6 +108,28 @@ pub(crate) struct HttpMatch {
     pub(crate) max_body: Option<u64>,
     pub(crate) body: Vec<Field>,
     pub(crate) programs: Option<Vec<PathPattern>>,
+}
+
+/// What is done in a database, and in which; what is none matches anything.
+#[derive(Debug)]
+pub(crate) struct SqlMatch {
+    /// None for all kinds, the session's own included.
+    pub(crate) kinds: Option<Vec<SqlKind>>,
+    pub(crate) hosts: Hosts,
+    pub(crate) ports: Option<Vec<u16>>,
+    pub(crate) databases: Option<Vec<Pattern>>,
+    pub(crate) users: Option<Vec<Pattern>>,
+    pub(crate) tables: Option<Vec<Pattern>>,
+    pub(crate) functions: Option<Vec<Pattern>>,
+    pub(crate) statements: Option<Vec<Shape>>,
+    pub(crate) programs: Option<Vec<PathPattern>>,
+}
+
+impl SqlMatch {
+    /// Whether it lets more happen than reading.
+    pub(crate) fn writes(&self) -> bool {
+        self.kinds.as_ref().is_none_or(|kinds| kinds.iter().any(|kind| *kind != SqlKind::Read))
+    }
 }
 
 /// A header or parameter, and the texts it may be.

@@ -1,12 +1,13 @@
 //! The rule that would allow what was denied, as TOML to paste: no wider than this one action.
 
-use crate::action::{Action, Http};
+use crate::action::{Action, Http, Sql};
 use crate::decision::Decision;
 use crate::facts::Facts;
 use crate::path::scrutinise;
 use crate::policy::Policy;
 use crate::request::Target;
 use crate::rule::Effect;
+use crate::sql::SqlKind;
 use std::fmt::Write;
 
 impl Policy {
@@ -16,6 +17,13 @@ impl Policy {
         if decision.effect != Effect::Deny || decision.rule.is_some() || decision.problem.is_some() {
             return None;
         }
+        let action = &match action {
+            Action::Sql(sql) => {
+                let at = self.decide_sql(sql).1;
+                Action::Sql(Sql { acts: sql.acts.get(at..=at).unwrap_or_default(), ..*sql })
+            }
+            other => *other,
+        };
         let facts = Facts::new(action);
         let (name, body) = subject(action, &facts)?;
         let id = self.free_id(&format!("allow-{}", slug(&name)));
@@ -62,6 +70,7 @@ fn subject(action: &Action<'_>, facts: &Facts<'_>) -> Option<(String, String)> {
             Some((format!("{}-{}", file.access.name(), file.path), body))
         }
         Action::Flow(_) | Action::Baseline(_) => None,
+        Action::Sql(sql) => statement(sql, facts.host().ok()?),
         Action::Browser(browser) => {
             let mut body = line("browser", &literal(browser.name)?);
             if let Some(target) = &facts.target {
@@ -70,6 +79,31 @@ fn subject(action: &Action<'_>, facts: &Facts<'_>) -> Option<(String, String)> {
             Some((browser.name.to_owned(), body))
         }
     }
+}
+
+fn statement(sql: &Sql<'_>, host: &str) -> Option<(String, String)> {
+    let act = sql.acts.first()?;
+    let kind = match act.kind {
+        SqlKind::Connect | SqlKind::Control => SqlKind::Read,
+        // Which kind of writing is meant is not known here.
+        SqlKind::Writable => return None,
+        kind => kind,
+    };
+    let mut body = line("sql", kind.name());
+    body.push_str(&line("host", host));
+    if sql.port != 5432 {
+        let _ = writeln!(body, "port = {}", sql.port);
+    }
+    body.push_str(&line("database", &literal(sql.database)?));
+    let objects = match kind {
+        SqlKind::Call => Some("functions"),
+        kind if kind.has_table() && !act.object.is_empty() => Some("tables"),
+        _ => None,
+    };
+    if let Some(key) = objects {
+        let _ = writeln!(body, "{key} = [{}]", quoted(&literal(&act.object)?));
+    }
+    Some((format!("{}-{}-{}", sql.database, kind.name(), act.object), body))
 }
 
 fn page(target: &Target<'_>, host: &str, method: Option<&str>) -> Option<String> {

@@ -142,6 +142,8 @@ impl Serialize for Content<'_> {
             Body::EgressDecided(body) => body.serialize(to),
             Body::EgressEnded(body) => body.serialize(to),
             Body::EgressRefused(body) => body.serialize(to),
+            Body::SqlDecided(body) => body.serialize(to),
+            Body::SqlEnded(body) => body.serialize(to),
             Body::CredentialUsed(body) => body.serialize(to),
             Body::ApprovalAnswered(body) => body.serialize(to),
             Body::ControlChanged(body) => body.serialize(to),

@@ -1,7 +1,8 @@
 //! Keyed and plain digests as other people's protocols want them, by the name of the hash. Ours are SHA-256.
 
-use ring::{digest, hmac};
+use ring::{digest, hmac, pbkdf2};
 use std::fmt;
+use std::num::NonZeroU32;
 use std::str::FromStr;
 use zeroize::Zeroizing;
 
@@ -35,6 +36,20 @@ impl Hash {
             Self::Sha512 => &digest::SHA512,
         };
         digest::digest(algorithm, bytes).as_ref().to_vec()
+    }
+
+    /// PBKDF2 over HMAC of this hash: what a password is made into before it proves anything.
+    pub fn stretch(self, password: &[u8], salt: &[u8], rounds: NonZeroU32) -> Zeroizing<Vec<u8>> {
+        let algorithm = match self {
+            Self::Sha1 => pbkdf2::PBKDF2_HMAC_SHA1,
+            Self::Sha256 => pbkdf2::PBKDF2_HMAC_SHA256,
+            Self::Sha384 => pbkdf2::PBKDF2_HMAC_SHA384,
+            Self::Sha512 => pbkdf2::PBKDF2_HMAC_SHA512,
+        };
+        let length = self.digest(b"").len();
+        let mut key = Zeroizing::new(vec![0; length]);
+        pbkdf2::derive(algorithm, rounds, salt, password, &mut key);
+        key
     }
 
     /// HMAC over the parts, one after the other.

@@ -12,6 +12,7 @@
 )]
 
 mod attempt;
+mod database;
 mod leftovers;
 mod mode;
 mod process;
@@ -21,6 +22,7 @@ mod store;
 mod wait;
 
 pub use attempt::{Verdict, attempt, attempt_outside};
+pub use database::{DATABASE, DATABASE_HOST, Database};
 pub use leftovers::{groups_of, mounts_below, processes_with};
 pub use mode::{Mode, for_each_mode, is_root, modes, needs_root};
 pub use process::{Done, PATIENCE, Running, finish};

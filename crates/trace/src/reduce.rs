@@ -12,7 +12,8 @@ mod work;
 use cofferdam_model::{
     Act, ActKind, Answer, ApprovalAnswered, BlobRef, BlockedAttempt, Body, ChangeOp, Decided, EffectOf,
     EgressDecided, EgressEnded, EgressRefused, Ending, Event, ExecExited, ExecStarted, Exit, FileChange,
-    LimitHit, OutputCaptured, Run, SessionEnded, SessionStarted, Status, Stream, Verdict,
+    LimitHit, OutputCaptured, Run, SessionEnded, SessionStarted, SqlDecided, SqlEnded, Status, Stream,
+    Verdict,
 };
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, HashMap};
@@ -63,6 +64,8 @@ impl Reducer<'_> {
             Body::Output(fact) => self.output(event, &fact),
             Body::ExecExited(fact) => self.exited(event, &fact),
             Body::EgressDecided(fact) => self.egress(event, &fact),
+            Body::SqlDecided(fact) => self.statement(event, &fact),
+            Body::SqlEnded(fact) => self.statement_ended(event, &fact),
             Body::ApprovalAnswered(fact) => self.approval(event, &fact),
             Body::EgressEnded(fact) => self.answered(event, &fact),
             Body::EgressRefused(fact) => self.refused(event, &fact),
@@ -186,13 +189,33 @@ impl Reducer<'_> {
             args["credentials"] = json!(fact.credentials);
         }
         let name = format!("{method} {}{port}{}", fact.host, fact.path);
-        let reads = matches!(fact.method.as_str(), "GET" | "HEAD" | "OPTIONS");
+        // A session with a database does nothing by itself.
+        let reads = matches!(fact.method.as_str(), "GET" | "HEAD" | "OPTIONS") || fact.scheme == "postgres";
         let act = self.push(event, ActKind::Egress, name);
         act.args = args;
         act.effect = if reads { EffectOf::Reads } else { EffectOf::Changes };
         act.status = if fact.effect == Verdict::Deny { Status::Refused } else { Status::Unanswered };
         act.decided =
             Some(Decided { effect: fact.effect, rule: fact.rule.clone(), reason: fact.reason.clone() });
+    }
+
+    /// A statement for a database is an act of its own, within the session that carries it.
+    fn statement(&mut self, event: &Event, fact: &SqlDecided) {
+        let reads = |act: &String| matches!(act.split(' ').next(), Some("read" | "control" | "cancel"));
+        let all_read = fact.acts.iter().all(reads);
+        let act = self.push(event, ActKind::Egress, format!("sql {}", fact.acts.join(", ")));
+        act.args = json!({ "statement": fact.statement });
+        act.effect = if all_read { EffectOf::Reads } else { EffectOf::Changes };
+        act.status = if fact.effect == Verdict::Deny { Status::Refused } else { Status::Unanswered };
+        act.decided =
+            Some(Decided { effect: fact.effect, rule: fact.rule.clone(), reason: fact.reason.clone() });
+    }
+
+    fn statement_ended(&mut self, event: &Event, fact: &SqlEnded) {
+        if let Some(act) = self.parent(event) {
+            act.status = if fact.error.is_empty() { Status::Ok } else { Status::Failed };
+            act.text = if fact.error.is_empty() { fact.tag.clone() } else { format!("error {}", fact.error) };
+        }
     }
 
     fn approval(&mut self, event: &Event, fact: &ApprovalAnswered) {

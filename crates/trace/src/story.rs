@@ -136,6 +136,8 @@ impl Story {
             | Body::EgressDecided(_)
             | Body::EgressEnded(_)
             | Body::EgressRefused(_)
+            | Body::SqlDecided(_)
+            | Body::SqlEnded(_)
             | Body::CredentialUsed(_)
             | Body::ApprovalAnswered(_)
             | Body::ControlChanged(_)

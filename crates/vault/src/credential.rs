@@ -36,6 +36,10 @@ pub enum CredentialError {
     )]
     Mixed(String),
     #[error(
+        "`{0}` is a protocol of its own, and what it proves is never sent: declare no other place beside it"
+    )]
+    OtherProtocol(String),
+    #[error(
         "a scope says what a key may sign for, and this credential makes no signature of AWS: leave out --scope"
     )]
     ScopeWithoutSigner,
@@ -86,8 +90,11 @@ impl Credential {
             return Err(CredentialError::TooMany(what));
         }
         let signs = self.signs();
-        let hosts: Vec<String> =
-            self.hosts.iter().map(|host| host::canonical(host, signs)).collect::<Result<_, HostError>>()?;
+        let canonical = |host: &String| match self.own_port() {
+            Some(port) => host::with_port(host, port),
+            None => host::canonical(host, signs),
+        };
+        let hosts: Vec<String> = self.hosts.iter().map(canonical).collect::<Result<_, HostError>>()?;
         self.hosts = once_each(hosts);
         self.places = once_each(self.places);
         self.programs = once_each(self.programs);
@@ -109,8 +116,18 @@ impl Credential {
         self.places.iter().any(Place::signs)
     }
 
+    /// The usual port of the protocol other than HTTP that it is for, if it is.
+    pub fn own_port(&self) -> Option<u16> {
+        self.places.iter().find_map(Place::own_port)
+    }
+
     fn check_signing(&self) -> Result<(), CredentialError> {
         let signer = self.places.iter().find(|place| place.signs());
+        if let Some(own) = self.places.iter().find(|place| place.own_port().is_some())
+            && self.places.len() > 1
+        {
+            return Err(CredentialError::OtherProtocol(own.to_string()));
+        }
         let of_aws = self.places.iter().all(|place| matches!(place, Place::SigV4 | Place::SigV4a));
         match signer {
             Some(signer) if self.places.len() > 1 && !of_aws => {
@@ -254,6 +271,7 @@ mod tests {
         check(|c| c.places.clear(), "--as");
         check(|c| c.places = vec![Place::Bearer; 65], "too many places");
         check(|c| c.places.push(Place::SigV4), "declare no other place");
+        check(|c| c.places.push(Place::Postgres), "a protocol of its own");
         check(|c| c.scopes.push("s3".parse().unwrap()), "makes no signature of AWS");
         check(|c| c.programs = vec!["git".into()], "`git` is not a program's path");
         check(|c| c.programs = vec!["/usr/../bin/git".into()], "is not a program's path");
@@ -265,6 +283,20 @@ mod tests {
         twice.hosts.push("API.stripe.com.".into());
         twice.places.push(Place::Bearer);
         assert_eq!(twice.checked(), Ok(credential()));
+    }
+
+    #[test]
+    fn hosts_of_another_protocol_have_ports() {
+        let of = |host: &str| {
+            let hosts = vec![host.to_owned()];
+            let credential = Credential { hosts, places: vec![Place::Postgres], ..credential() };
+            credential.checked().map(|c| c.hosts.join(" ")).map_err(|error| error.to_string())
+        };
+        assert_eq!(of("DB.internal").as_deref(), Ok("db.internal:5432"));
+        assert_eq!(of("db.internal:6432").as_deref(), Ok("db.internal:6432"));
+        assert_eq!(of("10.1.2.3:5432").as_deref(), Ok("10.1.2.3:5432"));
+        assert_eq!(of("[fd12::1]").as_deref(), Ok("[fd12::1]:5432"));
+        assert!(of("*.db.example:0").is_err() && of("db:99999").is_err() && of("*.com:5432").is_err());
     }
 
     #[test]

@@ -121,6 +121,20 @@ pub(crate) fn canonical(text: &str, signs: bool) -> Result<String, HostError> {
     Ok(format!("*.{name}"))
 }
 
+/// The same with a port, which is `usual` where none is named: `db.internal:5432`.
+pub(crate) fn with_port(text: &str, usual: u16) -> Result<String, HostError> {
+    let port = text.rsplit_once(':').filter(|(host, _)| !host.contains(':') || host.ends_with(']'));
+    let (host, port) = match port {
+        Some((host, port)) => {
+            let number = port.parse::<u16>().ok().filter(|port| *port > 0);
+            (host, number.ok_or_else(|| HostError::NotAName(text.chars().take(80).collect()))?)
+        }
+        None => (text, usual),
+    };
+    let host = canonical(host, false)?;
+    Ok(if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") })
+}
+
 fn literal(address: IpAddr) -> Result<String, HostError> {
     if is_metadata(address) {
         return Err(HostError::Metadata(address.to_string()));

@@ -32,6 +32,8 @@ pub enum Place {
     Jwt,
     /// Nowhere: a refresh token of OAuth 2, exchanged for tokens.
     Oauth,
+    /// Nowhere: a password of Postgres, which is proven and not sent.
+    Postgres,
     /// Nowhere: the key of a GitHub App, exchanged for tokens of an installation.
     GithubApp,
 }
@@ -39,7 +41,7 @@ pub enum Place {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum PlaceError {
     #[error(
-        "`{0}` is not a place: use bearer, basic, header:NAME, query:NAME, body:PATH, sigv4, sigv4a, azure-shared-key, hmac:FILE, jwt, oauth or github-app"
+        "`{0}` is not a place: use bearer, basic, header:NAME, query:NAME, body:PATH, sigv4, sigv4a, azure-shared-key, hmac:FILE, jwt, oauth, github-app or postgres"
     )]
     Unknown(String),
     #[error(
@@ -59,7 +61,7 @@ pub enum PlaceError {
 }
 
 /// Kinds of credential that are not known yet.
-const LATER: &[&str] = &["postgres", "ssh"];
+const LATER: &[&str] = &["ssh"];
 
 /// Headers that a proxy sets or acts on.
 const FRAMING: &[&str] = &[
@@ -93,6 +95,16 @@ impl Place {
     }
 }
 
+impl Place {
+    /// The port of a protocol that is not HTTP, for a place of it: the value never stands in a request.
+    pub fn own_port(&self) -> Option<u16> {
+        match self {
+            Self::Postgres => Some(5432),
+            _ => None,
+        }
+    }
+}
+
 impl FromStr for Place {
     type Err = PlaceError;
 
@@ -114,6 +126,7 @@ impl FromStr for Place {
             "jwt" if kind == text => Ok(Self::Jwt),
             "oauth" if kind == text => Ok(Self::Oauth),
             "github-app" if kind == text => Ok(Self::GithubApp),
+            "postgres" if kind == text => Ok(Self::Postgres),
             _ if LATER.contains(&kind) => Err(PlaceError::Signer(kind.to_owned())),
             _ => Err(PlaceError::Unknown(text.chars().take(40).collect())),
         }
@@ -152,6 +165,7 @@ impl fmt::Display for Place {
             Self::Jwt => f.write_str("jwt"),
             Self::Oauth => f.write_str("oauth"),
             Self::GithubApp => f.write_str("github-app"),
+            Self::Postgres => f.write_str("postgres"),
         }
     }
 }
@@ -182,11 +196,12 @@ mod tests {
         check("azure-shared-key", Ok(Place::AzureSharedKey));
         check("hmac", Ok(Place::Hmac));
         check("github-app", Ok(Place::GithubApp));
+        check("postgres", Ok(Place::Postgres));
     }
 
     #[test]
     fn what_cannot_be_had_is_refused_with_what_can() {
-        for signer in ["postgres", "ssh"] {
+        for signer in ["ssh"] {
             check(signer, Err("bearer, basic, header:NAME"));
         }
         check("cookie", Err("is not a place"));

@@ -15,6 +15,7 @@ mod output;
 mod replay;
 mod report;
 mod rounds;
+mod sql;
 mod stats;
 mod tx;
 
@@ -45,6 +46,8 @@ pub(crate) enum Bench {
     Egress(egress::Egress),
     /// What a replayed session costs beyond the agent's own work, and how long 500 of them take
     Replay(replay::Replay),
+    /// What a round trip to a database costs through the proxy
+    Sql(sql::Sql),
 }
 
 #[derive(clap::Args)]
@@ -79,6 +82,7 @@ pub(crate) fn main(bench: &Bench) -> crate::Outcome {
         Bench::Gate(args) => return gate::main(args),
         Bench::Egress(args) => return egress::main(args),
         Bench::Replay(args) => return replay::main(args),
+        Bench::Sql(args) => return sql::main(args),
     };
     if args.install_peers {
         install_peers()?;

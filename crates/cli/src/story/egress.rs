@@ -6,7 +6,7 @@ use crate::output::Paint;
 use cofferdam_engine::Told;
 use cofferdam_model::{
     AlertSent, Answer, ApprovalAnswered, Body, Bytes, ControlChanged, EgressDecided, EgressEnded,
-    EgressRefused, Ending, NameAsked, Span, StrayPacket, Verdict,
+    EgressRefused, Ending, NameAsked, Span, SqlDecided, StrayPacket, Verdict,
 };
 use std::time::Duration;
 
@@ -18,6 +18,7 @@ pub(super) fn moments(events: &[Told<Body>]) -> Vec<(u64, u64, Moment<'_>)> {
 fn line(told: &Told<Body>, all: &[Told<Body>]) -> Option<Moment<'static>> {
     let (word, paint, text) = match &told.fact {
         Body::EgressDecided(fact) => decided(fact, told.seq, all),
+        Body::SqlDecided(fact) => statement(fact, told.seq, all),
         Body::EgressRefused(fact) => refused(fact),
         Body::ControlChanged(fact) => ("changed", Paint::Bold, changed(fact)),
         Body::NameAsked(fact) if fact.answer.is_none() => ("no name", Paint::Care, name(fact)),
@@ -60,6 +61,36 @@ fn decided(fact: &EgressDecided, seq: u64, all: &[Told<Body>]) -> (&'static str,
     }
     if let Some(fact) = end {
         text.push_str(&format!("; {}", ended(fact)));
+    }
+    (word, paint, text)
+}
+
+/// A statement for a database, what was decided, and what came of it.
+fn statement(fact: &SqlDecided, seq: u64, all: &[Told<Body>]) -> (&'static str, Paint, String) {
+    let rule = fact.rule.as_ref().map_or_else(|| "no rule".to_owned(), |rule| format!("rule `{rule}`"));
+    let (mut answer, mut end) = (None, None);
+    for told in all.iter().filter(|told| told.parent == Some(seq)) {
+        match &told.fact {
+            Body::ApprovalAnswered(fact) => answer = Some(fact),
+            Body::SqlEnded(fact) => end = Some(fact),
+            _ => {}
+        }
+    }
+    let (word, paint, verdict) = match (fact.effect, answer.map(|fact| fact.answer)) {
+        (Verdict::Deny, _) => ("denied", Paint::Bad, format!("{rule}: {}", fact.reason)),
+        (Verdict::Allow, _) | (Verdict::Review, Some(Answer::Allowed)) => ("sql", Paint::Good, rule),
+        (Verdict::Review, _) => ("held", Paint::Bad, rule),
+    };
+    let statement: String = fact.statement.split_whitespace().collect::<Vec<_>>().join(" ");
+    let shown: String = statement.chars().take(160).collect();
+    let mut text = format!("{shown} ({verdict}; {})", fact.acts.join(", "));
+    if let Some(fact) = answer {
+        text.push_str(&format!("; {}", answered(fact)));
+    }
+    match end {
+        Some(end) if !end.error.is_empty() => text.push_str(&format!("; error {}", end.error)),
+        Some(end) if !end.tag.is_empty() => text.push_str(&format!("; {}", end.tag)),
+        _ => {}
     }
     (word, paint, text)
 }

@@ -41,6 +41,8 @@ mod policy;
 #[cfg(test)]
 mod pool;
 #[cfg(test)]
+mod postgres;
+#[cfg(test)]
 mod programs;
 #[cfg(test)]
 mod replay;

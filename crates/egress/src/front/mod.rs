@@ -9,6 +9,7 @@ mod splice;
 
 use crate::http::identify::{Scheme, Target, host_of};
 use crate::http::service::{Conn, serve_h1, serve_h2};
+use crate::postgres;
 use crate::rescue::{self, Failure};
 use crate::session::Session;
 use crate::stream::{Accepted, Door, Io, Prefixed};
@@ -21,14 +22,14 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use thiserror::Error;
-use tokio::io::{AsyncWrite, AsyncWriteExt};
+use tokio::io::{AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::time::timeout;
 use tokio_rustls::TlsAcceptor;
 
 /// Why a stream ends before its first request.
 #[derive(Debug, Error)]
 pub(crate) enum BadOpening {
-    #[error("the stream is neither HTTP nor TLS: use https")]
+    #[error("the stream is neither HTTP, TLS nor Postgres: use https")]
     Unknown,
     #[error("no first bytes came in time: only clients that speak first, HTTP and TLS, are carried")]
     Silent,
@@ -184,6 +185,18 @@ impl Visit {
             Ok(Err(_)) => return Ok(()),
             Err(_) => return Err(BadOpening::Silent.into()),
         };
+        if matches!(opening, Opening::Other) && self.is_postgres(&mut stream, &mut seen).await {
+            let visit = postgres::Visit {
+                session: self.session.clone(),
+                via: self.via,
+                program: self.program.clone(),
+                host,
+                port,
+            };
+            let done = visit.serve(Box::new(Prefixed::new(seen.freeze(), stream))).await;
+            // The others stand on record by themselves.
+            return done.or_else(|failure| if failure.is_own_event() { Err(failure) } else { Ok(()) });
+        }
         let stream = Prefixed::new(seen.freeze(), stream);
         match opening {
             Opening::Tls(hello) => self.tls(stream, hello, host, port).await,
@@ -193,6 +206,24 @@ impl Visit {
             }
             Opening::Other => Err(BadOpening::Unknown.into()),
         }
+    }
+
+    /// Whether the first bytes are those of a client of Postgres.
+    async fn is_postgres(&self, stream: &mut Box<dyn Io>, seen: &mut BytesMut) -> bool {
+        let read = async {
+            loop {
+                match postgres::wire::is_opening(seen) {
+                    Some(known) => return known,
+                    // A length that begins otherwise is none of theirs.
+                    None if !seen.starts_with(&[0]) => return false,
+                    None => {}
+                }
+                if !matches!(stream.read_buf(seen).await, Ok(n) if n > 0) {
+                    return false;
+                }
+            }
+        };
+        timeout(self.session.limits.head_time, read).await.unwrap_or(false)
     }
 
     async fn plain(&self, stream: Stream, bound: Option<Target>) {

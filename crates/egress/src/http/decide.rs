@@ -223,7 +223,7 @@ async fn hold(session: &Session, event: Box<EgressDecided>, policy: Arc<Policy>)
         held: Some(question.number()),
         ..Sighting::of(&event, Some(seq))
     });
-    let mut answer = Unanswered { session, seq, began, told: false };
+    let mut answer = Unanswered::new(session, seq, began);
     let reply = question.wait(patience).await;
     let (kind, by) = match &reply {
         Reply::Allowed { by } => (Answer::Allowed, by.as_str()),
@@ -270,15 +270,19 @@ fn held(event: &EgressDecided) -> Held {
 }
 
 /// A question on record needs an answer on record, also when its client goes away.
-struct Unanswered<'a> {
+pub(crate) struct Unanswered<'a> {
     session: &'a Session,
     seq: u64,
     began: Instant,
     told: bool,
 }
 
-impl Unanswered<'_> {
-    fn tell(&mut self, answer: Answer, by: &str) -> Result<(), Failure> {
+impl<'a> Unanswered<'a> {
+    pub(crate) fn new(session: &'a Session, seq: u64, began: Instant) -> Self {
+        Self { session, seq, began, told: false }
+    }
+
+    pub(crate) fn tell(&mut self, answer: Answer, by: &str) -> Result<(), Failure> {
         self.told = true;
         let waited_us = u64::try_from(self.began.elapsed().as_micros()).unwrap_or(u64::MAX);
         let fact = ApprovalAnswered { answer, by: by.to_owned(), waited_us };

@@ -155,6 +155,22 @@ impl Coffer {
         self.state.load().bare_name(name, &nowhere, At::Host)
     }
 
+    /// The credential that is proven to this place (`HOST:PORT`) in a protocol other than HTTP.
+    pub(crate) fn speaking_to(&self, destination: &str) -> Option<Entry> {
+        let state = self.state.load();
+        let speaks = |entry: &&Entry| entry.credential.own_port().is_some() && entry.goes_to(destination);
+        state.entries.iter().find(speaks).cloned()
+    }
+
+    /// Refuses data that holds a credential's value or placeholder.
+    pub(crate) fn check_data(&self, data: &[u8], destination: &str) -> Result<(), Refusal> {
+        let state = self.state.load();
+        if state.is_empty() {
+            return Ok(());
+        }
+        state.bare(data, &Destination { host: destination, port: 0, program: None }, &At::Body)
+    }
+
     /// A text without real values, in any form: placeholders stand for them.
     pub(crate) fn cover(&self, text: &str) -> String {
         let state = self.state.load();

@@ -83,20 +83,26 @@ impl Dialer {
     }
 
     pub(crate) async fn tls(&self, route: &Route, h2: bool) -> Result<TlsStream<TcpStream>, DialError> {
-        let trust = match &route.fixed {
-            Some((_, Some(trust))) => trust,
-            _ => self.system.get()?,
-        };
+        let trust = self.trust(route)?;
         let config = if h2 { trust.h2.clone() } else { trust.h1.clone() };
-        let failed = |source| DialError::Handshake { host: route.host.to_string(), source };
-        let name = rustls::pki_types::ServerName::try_from(route.host.to_string())
-            .map_err(|e| failed(io::Error::new(io::ErrorKind::InvalidInput, e)))?;
         let tcp = self.tcp(route).await?;
-        let handshake = TlsConnector::from(config).connect(name, tcp);
-        timeout(HANDSHAKE_TIME, handshake)
-            .await
-            .map_err(|_| failed(io::ErrorKind::TimedOut.into()))?
-            .map_err(failed)
+        handshake(route, config, tcp).await
+    }
+
+    /// TLS on a connection on which it was agreed to speak it.
+    pub(crate) async fn tls_over(
+        &self,
+        route: &Route,
+        tcp: TcpStream,
+    ) -> Result<TlsStream<TcpStream>, DialError> {
+        handshake(route, self.trust(route)?.bare.clone(), tcp).await
+    }
+
+    fn trust<'a>(&'a self, route: &'a Route) -> Result<&'a Trust, DialError> {
+        match &route.fixed {
+            Some((_, Some(trust))) => Ok(trust),
+            _ => Ok(self.system.get()?),
+        }
     }
 
     async fn resolve(&self, host: &str, port: u16) -> Result<Vec<SocketAddr>, DialError> {
@@ -119,6 +125,21 @@ impl Dialer {
         let addresses: Vec<_> = found.iter().collect();
         if addresses.is_empty() { Err(unknown("no records".to_owned())) } else { Ok(addresses) }
     }
+}
+
+async fn handshake(
+    route: &Route,
+    config: Arc<rustls::ClientConfig>,
+    tcp: TcpStream,
+) -> Result<TlsStream<TcpStream>, DialError> {
+    let failed = |source| DialError::Handshake { host: route.host.to_string(), source };
+    let name = rustls::pki_types::ServerName::try_from(route.host.to_string())
+        .map_err(|e| failed(io::Error::new(io::ErrorKind::InvalidInput, e)))?;
+    let handshake = TlsConnector::from(config).connect(name, tcp);
+    timeout(HANDSHAKE_TIME, handshake)
+        .await
+        .map_err(|_| failed(io::ErrorKind::TimedOut.into()))?
+        .map_err(failed)
 }
 
 fn judge(host: &str, address: IpAddr) -> Result<(), DialError> {

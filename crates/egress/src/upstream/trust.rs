@@ -22,6 +22,8 @@ pub enum TrustError {
 pub(crate) struct Trust {
     /// Only HTTP/1.1.
     pub(crate) h1: Arc<ClientConfig>,
+    /// No protocol is named.
+    pub(crate) bare: Arc<ClientConfig>,
     /// HTTP/2 where the server has it.
     pub(crate) h2: Arc<ClientConfig>,
 }
@@ -33,13 +35,13 @@ impl Trust {
             .with_safe_default_protocol_versions()?
             .with_root_certificates(roots)
             .with_no_client_auth();
-        let mut h2 = h1.clone();
+        let (mut h2, bare) = (h1.clone(), h1.clone());
         h1.alpn_protocols = vec![b"http/1.1".to_vec()];
         h2.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
         // A session resumed under the other protocol list would be refused by the server.
         h2.resumption = rustls::client::Resumption::in_memory_sessions(64);
         h1.resumption = rustls::client::Resumption::in_memory_sessions(64);
-        Ok(Self { h1: Arc::new(h1), h2: Arc::new(h2) })
+        Ok(Self { h1: Arc::new(h1), h2: Arc::new(h2), bare: Arc::new(bare) })
     }
 
     /// These anchors and no others.

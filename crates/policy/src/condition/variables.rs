@@ -58,6 +58,19 @@ pub(super) fn gather<'v>(needs: &Needs, facts: &'v Facts<'_>) -> Result<Variable
             ];
             vec![("flow", record(fields.map(|(name, found)| (name.into(), text(found))).into()))]
         }
+        Action::Sql(sql) => {
+            let act = sql.acts.first();
+            bytes += sql.database.len() + sql.user.len() + act.map_or(0, |act| act.object.len());
+            let mut fields = Fields::new();
+            fields.insert("host".into(), text(facts.host()?));
+            fields.insert("port".into(), Box::new(CelInt::from(i64::from(sql.port))));
+            fields.insert("database".into(), text(sql.database));
+            fields.insert("user".into(), text(sql.user));
+            act.map(|act| fields.insert("kind".into(), text(act.kind.name())));
+            act.map(|act| fields.insert("object".into(), text(&act.object)));
+            sql.program.map(|program| fields.insert("program".into(), text(program)));
+            vec![("sql", record(fields))]
+        }
         Action::Baseline(found) => {
             let fields = [("finds", found.finds.name()), ("tool", found.tool)];
             vec![("baseline", record(fields.map(|(name, found)| (name.into(), text(found))).into()))]

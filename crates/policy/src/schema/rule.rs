@@ -7,10 +7,12 @@ use super::fields::{
 use super::flow;
 use crate::action::Access;
 use crate::condition::Condition;
+use crate::contract::Contract;
 use crate::glob::{PathPattern, Pattern};
 use crate::mistake::Mistake;
 use crate::read::{Notes, Table};
-use crate::rule::{Effect, HttpMatch, PageMatch, Rule, RuleName, Subject};
+use crate::rule::{Effect, HttpMatch, PageMatch, Rule, RuleName, SqlMatch, Subject};
+use crate::sql::{self, SqlKind};
 use std::sync::Arc;
 
 pub(super) const KEYS: &[&str] = &[
@@ -25,6 +27,7 @@ pub(super) const KEYS: &[&str] = &[
     "step",
     "flow",
     "baseline",
+    "sql",
     "scheme",
     "port",
     "sni",
@@ -37,6 +40,12 @@ pub(super) const KEYS: &[&str] = &[
     "body",
     "program",
     "args",
+    "schema",
+    "database",
+    "user",
+    "tables",
+    "functions",
+    "statement",
     "when",
 ];
 const ALWAYS: &[&str] = &["id", "reason", "effect", "when"];
@@ -53,17 +62,21 @@ const HTTP: &[&str] = &[
     "max_body",
     "body",
     "program",
+    "schema",
 ];
+const SQL: &[&str] =
+    &["sql", "host", "port", "database", "user", "tables", "functions", "statement", "program"];
 const PAGE: &[&str] = &["browser", "host", "scheme", "port", "paths", "query", "args"];
 /// Subjects first: what a rule is about decides what else it may say.
-const SUBJECTS: [(&str, &[&str]); 8] = [
-    ("tool", &["tool", "args"]),
+const SUBJECTS: [(&str, &[&str]); 9] = [
+    ("tool", &["tool", "args", "schema"]),
     ("exec", &["exec"]),
     ("file", &["file"]),
     ("browser", PAGE),
     ("step", &["step", "args"]),
     ("flow", &["flow"]),
     ("baseline", &["baseline"]),
+    ("sql", SQL),
     ("host", HTTP),
 ];
 
@@ -88,6 +101,7 @@ pub(super) fn read(table: &Table<'_, '_>, trusted: &Arc<[Pattern]>, notes: &mut 
         let spot = table.spot_of("effect", notes);
         notes.wrong(spot, table.field("effect"), Mistake::OnlyForbids(shown(kind)));
     }
+    let contract = contract(table, effect, notes);
     let condition =
         words(table, "when", notes).and_then(|text| match Condition::compile(&text.value, kind) {
             Ok(condition) => Some(condition),
@@ -100,7 +114,24 @@ pub(super) fn read(table: &Table<'_, '_>, trusted: &Arc<[Pattern]>, notes: &mut 
         return None;
     }
     let name = RuleName { id: id?, reason: reason?.value, effect: effect?, line: table.spot.line };
-    Some(Rule { name: Arc::new(name), spot: table.spot, subject: subject?, condition })
+    Some(Rule { name: Arc::new(name), spot: table.spot, subject: subject?, condition, contract })
+}
+
+/// `schema`: what the body or the arguments must keep to.
+fn contract(table: &Table<'_, '_>, effect: Option<Effect>, notes: &mut Notes<'_>) -> Option<Contract> {
+    let written = table.json("schema")?;
+    let spot = table.spot_of("schema", notes);
+    if effect.is_some_and(|effect| effect != Effect::Allow) {
+        notes.wrong(spot, table.field("schema"), Mistake::SchemaEffect);
+        return None;
+    }
+    match Contract::new(&written) {
+        Ok(contract) => Some(contract),
+        Err(why) => {
+            notes.wrong(spot, table.field("schema"), Mistake::Schema(why));
+            None
+        }
+    }
 }
 
 /// What the rule is about; keys that mean nothing there are noted.
@@ -132,6 +163,7 @@ fn shown(kind: &str) -> &'static str {
         "step" => "a step",
         "flow" => "a flow",
         "baseline" => "baselines",
+        "sql" => "an sql",
         _ => "a host",
     }
 }
@@ -148,6 +180,7 @@ fn subject(table: &Table<'_, '_>, kind: &str, notes: &mut Notes<'_>) -> Option<S
             args: args(notes),
             page: if table.has("host") { Some(page(table, notes)?) } else { None },
         },
+        "sql" => Subject::Sql(sql(table, notes)?),
         _ => Subject::Http(http(table, notes)?),
     })
 }
@@ -181,6 +214,35 @@ fn page(table: &Table<'_, '_>, notes: &mut Notes<'_>) -> Option<PageMatch> {
         paths: paths(table, notes),
         query: named_texts(table, "query", notes, |name| Ok(name.to_owned())),
         schemes,
+        hosts: hosts(table, "host", notes)?,
+    })
+}
+
+fn sql(table: &Table<'_, '_>, notes: &mut Notes<'_>) -> Option<SqlMatch> {
+    let kinds = each(table, "sql", notes, |word| match word {
+        "*" => Ok(None),
+        word => SqlKind::named(word).map(Some).ok_or_else(|| unknown_word(word, SqlKind::NAMES)),
+    })?;
+    if !table.has("host") {
+        table.missing("host", "write the databases' hosts, as in host = \"db.internal\"", notes);
+    }
+    let statements = each(table, "statement", notes, |text| {
+        let mut script = sql::read(text).map_err(|error| Mistake::Statement(error.to_string()))?;
+        match (script.statements.pop(), script.statements.is_empty()) {
+            (Some(one), true) => Ok(one.shape),
+            _ => Err(Mistake::Statement("write one statement in each text".to_owned())),
+        }
+    });
+    Some(SqlMatch {
+        // `*` is all of them, whatever stands beside it.
+        kinds: kinds.into_iter().collect(),
+        ports: ports(table, notes),
+        databases: patterns(table, "database", notes),
+        users: patterns(table, "user", notes),
+        tables: patterns(table, "tables", notes),
+        functions: patterns(table, "functions", notes),
+        statements,
+        programs: file_paths(table, "program", notes),
         hosts: hosts(table, "host", notes)?,
     })
 }

@@ -45,7 +45,7 @@ pub(super) fn without_bodies(root: &Table<'_, '_>, notes: &mut Notes<'_>) -> Hos
 }
 
 pub(super) fn upstreams(root: &Table<'_, '_>, notes: &mut Notes<'_>) -> Vec<Upstream> {
-    let tables = root.tables("upstream", &["host", "connect", "ca"], notes);
+    let tables = root.tables("upstream", &["host", "connect", "ca", "plain"], notes);
     tables.iter().filter_map(|table| upstream(table, notes)).collect()
 }
 
@@ -58,6 +58,7 @@ fn upstream(table: &Table<'_, '_>, notes: &mut Notes<'_>) -> Option<Upstream> {
     let host = table.string("host", notes);
     let connect = table.string("connect", notes);
     let ca = words(table, "ca", notes).map(|text| text.value);
+    let plain = table.flag("plain", notes) == Some(true);
     let (host, connect) = (host?, connect?);
     let is_address = |text: &str| {
         let (host, port) = text.rsplit_once(':')?;
@@ -71,9 +72,13 @@ fn upstream(table: &Table<'_, '_>, notes: &mut Notes<'_>) -> Option<Upstream> {
         );
     }
     match canonical(&host.value) {
-        Ok(name) => {
-            Some(Upstream { host: name.into_owned(), connect: connect.value, ca, line: table.spot.line })
-        }
+        Ok(name) => Some(Upstream {
+            host: name.into_owned(),
+            connect: connect.value,
+            ca,
+            plain,
+            line: table.spot.line,
+        }),
         Err(error) => {
             notes.wrong(host.spot, table.field("host"), error);
             None

@@ -10,5 +10,7 @@ pub struct Upstream {
     pub connect: String,
     /// A PEM file with the certificates to trust there; none for the usual ones.
     pub ca: Option<String>,
+    /// A database there is spoken to without TLS.
+    pub plain: bool,
     pub line: usize,
 }

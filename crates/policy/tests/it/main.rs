@@ -7,6 +7,8 @@ mod check;
 #[cfg(test)]
 mod conditions;
 #[cfg(test)]
+mod contracts;
+#[cfg(test)]
 mod explain;
 #[cfg(test)]
 mod flows;
