@@ -100,6 +100,8 @@ pub(crate) struct Machine {
     ended: OwnedFd,
     /// That thread, which leaves the way into the sandbox behind.
     watching: Option<JoinHandle<Option<Client>>>,
+    /// Where the program in the sandbox calls.
+    meeting: UnixListener,
     dir: PathBuf,
 }
 
@@ -117,7 +119,7 @@ fn io(doing: &'static str) -> impl FnOnce(io::Error) -> RuntimeError {
 impl Machine {
     pub(crate) fn start(start: Start<'_>) -> Result<Self, RuntimeError> {
         fs::create_dir_all(start.dir).map_err(io("make the machine's directory"))?;
-        let listener = meeting(start.dir).map_err(io("make the place where the VMM is started"))?;
+        let meeting = meeting(start.dir).map_err(io("make the place where the VMM is started"))?;
         // What is refused there is refused at once: nobody is told of each call of a VMM.
         let backend = ProcessBackend { without: vec!["seccomp.record".into()], ..ProcessBackend::default() };
         let mut around = backend.create(around(&start))?;
@@ -142,9 +144,10 @@ impl Machine {
             shares: None,
             ended,
             watching: Some(watching),
+            meeting,
             dir: start.dir.to_owned(),
         };
-        machine.connect(start, &listener, theirs)?;
+        machine.connect(start, theirs)?;
         Ok(machine)
     }
 
@@ -162,21 +165,15 @@ impl Machine {
             (Some(_), Some(watching)) => watching.join().ok().flatten().ok_or_else(gone)?,
             _ => return Err(gone()),
         };
-        let listener = meeting(&self.dir).map_err(io("make the place where the VMM is started"))?;
         let (ended, watching) = watch(client, &self.tail).map_err(io("watch the VMM"))?;
         let (ends, theirs) = Ends::pair().map_err(io("make the machine's sockets"))?;
         (self.ended, self.watching) = (ended, Some(watching));
         (self.monitor, self.house) = (ends.monitor, ends.house);
         (self.channel, self.notes) = (ends.channel, ends.notes);
-        self.connect(start, &listener, theirs)
+        self.connect(start, theirs)
     }
 
-    fn connect(
-        &mut self,
-        start: Start<'_>,
-        listener: &UnixListener,
-        theirs: Theirs,
-    ) -> Result<(), RuntimeError> {
+    fn connect(&mut self, start: Start<'_>, theirs: Theirs) -> Result<(), RuntimeError> {
         let pair = || UnixStream::pair().map_err(io("make the machine's sockets"));
         let (carrier, of_net) = pair()?;
         let (system, of_system) = pair()?;
@@ -208,16 +205,16 @@ impl Machine {
             network: Some("carrier".to_owned()),
         };
         let given: Vec<BorrowedFd<'_>> = named.iter().map(|(_, descriptor)| *descriptor).collect();
-        let mut caller = self.called(listener)?;
+        let mut caller = self.called()?;
         launch::hand_over(&mut caller, &order, &given).map_err(io("hand over what the VMM works with"))
     }
 
-    fn called(&self, listener: &UnixListener) -> Result<UnixStream, RuntimeError> {
+    fn called(&self) -> Result<UnixStream, RuntimeError> {
         let until = Instant::now() + CALL;
         let first =
-            readable(&[listener.as_fd(), self.ended.as_fd()], until).map_err(io("wait for the VMM"))?;
+            readable(&[self.meeting.as_fd(), self.ended.as_fd()], until).map_err(io("wait for the VMM"))?;
         if first == Some(0) {
-            return listener.accept().map(|(stream, _)| stream).map_err(io("wait for the VMM"));
+            return self.meeting.accept().map(|(stream, _)| stream).map_err(io("wait for the VMM"));
         }
         Err(RuntimeError::Step {
             step: "vmm",

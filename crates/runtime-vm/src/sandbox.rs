@@ -54,6 +54,8 @@ pub(crate) struct VmSandbox {
     disks: Disks,
     began: Began,
     depth: usize,
+    /// It stands still, and answers nothing.
+    stopped: bool,
     /// Who is told of system calls.
     witness: Option<Arc<dyn Witness>>,
     layer: Option<Layer>,
@@ -96,6 +98,7 @@ impl VmSandbox {
             disks,
             spec,
             depth: 0,
+            stopped: false,
             witness: None,
             layer: None,
             changes: None,
@@ -304,18 +307,25 @@ impl Sandbox for VmSandbox {
 
     fn pause(&mut self) -> Result<(), RuntimeError> {
         let mut monitor = self.monitor.lock().unwrap_or_else(PoisonError::into_inner);
-        monitor.ask("stop", json!({})).map(drop).map_err(io("stop the machine"))
+        monitor.ask("stop", json!({})).map_err(io("stop the machine"))?;
+        drop(monitor);
+        self.stopped = true;
+        Ok(())
     }
 
     fn resume(&mut self) -> Result<(), RuntimeError> {
         let mut monitor = self.monitor.lock().unwrap_or_else(PoisonError::into_inner);
         monitor.ask("cont", json!({})).map_err(io("let the machine go on"))?;
         drop(monitor);
+        self.stopped = false;
         self.ask(&Ask::Clock(identity::clock())).map(drop)
     }
 
     fn counters(&self) -> Counters {
         let around = self.machine.around().counters();
+        if self.stopped {
+            return around;
+        }
         match self.ask(&Ask::Counters) {
             Ok(Tell::Counters(inside)) => Counters {
                 cpu_us: around.cpu_us.or(inside.cpu_us),
