@@ -153,7 +153,9 @@ fn take_over(from: &mut Qmp, to: &mut Qmp, state: &File) -> io::Result<()> {
 }
 
 /// Machines that were found whole by this process, by their memory and its time.
-static WHOLE: LazyLock<Mutex<Vec<(PathBuf, (u64, i64, i64))>>> = LazyLock::new(Mutex::default);
+static WHOLE: LazyLock<Mutex<Vec<Whole>>> = LazyLock::new(Mutex::default);
+
+type Whole = (PathBuf, (u64, i64, i64));
 
 /// Whether a layer is a machine that was kept.
 pub fn is_there(layer: &Path) -> bool {
