@@ -21,7 +21,15 @@ fn main() -> Result<(), Box<dyn Error>> {
     ] {
         println!("cargo::rerun-if-changed={}", workspace.join(watched).display());
     }
+    println!("cargo::rerun-if-env-changed=COFFERDAM_GUEST_PROGRAM");
     let out = PathBuf::from(env::var("OUT_DIR")?);
+    let guest = out.join("cofferdam-guest");
+    println!("cargo::metadata=program={}", guest.display());
+    // Where this is built for a program that goes into a machine, the guest has been built before.
+    if let Ok(built) = env::var("COFFERDAM_GUEST_PROGRAM") {
+        std::fs::copy(built, guest)?;
+        return Ok(());
+    }
     let target = match env::var("CARGO_CFG_TARGET_ARCH")?.as_str() {
         "x86_64" => "x86_64-unknown-linux-gnu",
         "aarch64" => "aarch64-unknown-linux-gnu",
@@ -30,7 +38,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         }
     };
     let built = build_guest(&workspace, &out.join("guest-target"), target)?;
-    std::fs::copy(&built, out.join("cofferdam-guest"))?;
+    std::fs::copy(&built, guest)?;
     Ok(())
 }
 

@@ -154,9 +154,9 @@ pub(crate) enum Command {
     /// Hold sessions that stay; started by `session create`
     #[command(hide = true)]
     Supervise,
-    /// Make the inside of a virtual machine; started by the first process there
+    /// Run a guest on /dev/kvm, to see whether it runs; started by us
     #[command(hide = true)]
-    VmInside,
+    VmCount { rounds: u32 },
     /// Start a VMM in the sandbox around it; started by us
     #[command(hide = true)]
     VmLaunch { meeting: PathBuf },

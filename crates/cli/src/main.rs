@@ -52,7 +52,7 @@ fn dispatch(args: Args, output: &Output) -> Result<u8, Failure> {
         Command::Apikey { command } => command::apikey::run(home, command, output),
         Command::Tenant { command } => command::apikey::tenants(home, command, output),
         Command::Supervise => command::supervise::run(home),
-        Command::VmInside => command::machine::inside(),
+        Command::VmCount { rounds } => command::machine::count(rounds),
         Command::VmLaunch { meeting } => command::machine::launch(&meeting),
         Command::Record(record) => command::record::run(home, record, output),
         Command::Gate(gate) => command::gate::run(home, *gate, output),

@@ -49,7 +49,7 @@ pub use error::EngineError;
 pub use live::inside;
 pub use live::{House, LiveExec, LiveOutcome, Log};
 /// What this program is to a virtual machine.
-pub use machine::{inside_machine, launch_machine};
+pub use machine::{count_in_machine, launch_machine};
 pub use mcp::{PinnedServer, ToolServer};
 pub use relay::{End, Heard, OutputStream, Piece, Stdio};
 pub use replay::{

@@ -2,7 +2,7 @@
 
 use crate::error::EngineError;
 use cofferdam_model::{Isolation, SessionSpec, Tier};
-use cofferdam_runtime::{Backend, Probe};
+use cofferdam_runtime::{Backend, Base, Probe};
 use cofferdam_runtime_process::{CAN_BE_LEFT_OUT, ProcessBackend};
 use cofferdam_runtime_vm::VmBackend;
 use cofferdam_store::Home;
@@ -60,6 +60,21 @@ pub(crate) fn choose(home: &Home, spec: &SessionSpec) -> Result<Box<dyn Backend>
         Some(floor) if !tier.meets(floor) => Err(EngineError::Floor { floor, have: tier }),
         _ => Ok(backend),
     }
+}
+
+/// What begins with a machine that was kept is a machine.
+pub(crate) fn of_layers(spec: &mut SessionSpec, base: &Base) -> Result<(), EngineError> {
+    let is_machine = base.layers.first().is_some_and(|layer| cofferdam_runtime_vm::is_machine(layer));
+    match spec.isolation {
+        _ if !is_machine => {}
+        Isolation::Auto | Isolation::Tier(Tier::Microvm) => spec.isolation = Isolation::Tier(Tier::Microvm),
+        Isolation::Tier(tier) => {
+            return Err(EngineError::Declined(format!(
+                "the snapshot is of a machine, and cannot begin in the {tier} tier: use `--isolation microvm`"
+            )));
+        }
+    }
+    Ok(())
 }
 
 /// The backend of a tier. What is left out weakens it on purpose, for the controls of the escape checks.

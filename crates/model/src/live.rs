@@ -337,6 +337,7 @@ pub struct PoolInfo {
 /// What has to be known before a sandbox is prepared; all else is bound when it is claimed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PoolKind {
+    pub tier: crate::Tier,
     pub profile: crate::Profile,
     pub users: crate::UserMode,
     /// Whether something may leave it, by a policy.

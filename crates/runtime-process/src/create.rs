@@ -1,5 +1,6 @@
 //! How a sandbox comes to be: a table of steps, each with its undo.
 
+use crate::Channels;
 use crate::cgroup::{self, Groups, Version};
 use crate::explain::{explain_launch, explain_op};
 use crate::filter::{self, Choice};
@@ -69,8 +70,8 @@ pub(crate) struct Making {
     mapped: Option<(u32, u32)>,
     pub(crate) began: layer::Began,
     pub(crate) channel: Option<OwnedFd>,
-    /// The guest's end of it, where the other is not ours.
-    given_channel: Option<OwnedFd>,
+    /// Where the guest's end of it comes from, where the other is not ours.
+    given_channel: Option<Channels>,
     /// The first process of the room that there is, for who asks from elsewhere.
     guest: Arc<AtomicI32>,
     pub(crate) launched: Option<Launched>,
@@ -133,7 +134,7 @@ pub(crate) fn begin(
     spec: SandboxSpec,
     without: &[String],
     fault: Fault,
-    given_channel: Option<OwnedFd>,
+    given_channel: Option<Channels>,
 ) -> Result<Box<Beginning>, RuntimeError> {
     let making = Making {
         limits: limits::resolve(&spec.limits, spec.layer_place, spec.pausable),
@@ -226,8 +227,10 @@ fn map_ids(m: &mut Making, owner: (u32, u32)) -> Result<(), Failure> {
         m.given.user_namespace = Some(of_sandbox);
         m.holders.push(holder);
     }
-    // Where its owner is the inside's user already, there is nothing to translate.
-    if m.mapped != Some(owner) && owner != (users.host_uid, users.host_gid) {
+    // Where its owner is the inside's user already, there is nothing to translate, whatever was made ahead.
+    if owner == (users.host_uid, users.host_gid) {
+        (m.given.id_map, m.mapped) = (None, None);
+    } else if m.mapped != Some(owner) {
         let (uid_map, gid_map) = users.idmap_for(owner);
         let (of_workdir, holder) = idmap::namespace(&uid_map, &gid_map)
             .map_err(RuntimeError::io("make the id map of the work dir"))?;
@@ -358,8 +361,8 @@ pub(crate) fn bear(
     first: Vec<Op>,
     keep: &[RawFd],
 ) -> Result<(), Failure> {
-    let (ours, theirs) = match m.given_channel.take() {
-        Some(theirs) => (None, theirs),
+    let (ours, theirs) = match &mut m.given_channel {
+        Some(Channels(next)) => (None, next().map_err(RuntimeError::io("find the guest's channel"))?),
         None => {
             let pair =
                 rustix::net::socketpair(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None);

@@ -37,6 +37,8 @@ pub use reap::{Grounds, reap};
 
 use cofferdam_model::Tier;
 use cofferdam_runtime::{Backend, Begun, Fault, Probe, RuntimeError, SandboxSpec};
+use std::fmt;
+use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::{Mutex, PoisonError};
 
@@ -48,9 +50,18 @@ pub struct ProcessBackend {
     pub without: Vec<String>,
     /// The step that is to fail.
     pub fault: Fault,
-    /// A stream that the guest is given for its channel, where its other end is not ours: in a virtual machine it is
-    /// the host's. Taken by the first sandbox.
-    pub channel: Mutex<Option<OwnedFd>>,
+    /// Where its guests' channels come from, where their other end is not ours: in a virtual machine it is the
+    /// host's. Taken by the first sandbox.
+    pub channel: Mutex<Option<Channels>>,
+}
+
+/// Gives every guest of a sandbox the stream that it is spoken to on. Asked when the guest before it has ended.
+pub struct Channels(pub Box<dyn FnMut() -> io::Result<OwnedFd> + Send>);
+
+impl fmt::Debug for Channels {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Channels")
+    }
 }
 
 /// What `ProcessBackend::without` understands.

@@ -4,7 +4,7 @@
 //! All of it is hostile. Names are single ones and lead nowhere, since every directory on the way was made here and
 //! nobody else writes in it; sizes and counts are bounded; modes lose what grants something.
 
-use crate::wire::{Entry, FROM_INSIDE, Frame, PIECE, Stat, Tell, receive};
+use cofferdam_inside::wire::{Entry, FROM_INSIDE, Frame, PIECE, Stat, Tell, receive};
 use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, Timespec, Timestamps, XattrFlags};
 use rustix::io::Errno;
 use std::ffi::{CString, OsStr};
@@ -69,11 +69,11 @@ pub(crate) fn import(from: &mut impl Read, upper: &Path, whose: Whose, bounds: B
     };
     loop {
         match receive(from, FROM_INSIDE)? {
-            Frame::Message(Tell::Entry(Entry::Bytes { at })) => match receive::<Tell>(from, PIECE as u32)? {
+            Frame::Entry(Entry::Bytes { at }) => match receive::<Tell>(from, PIECE as u32)? {
                 Frame::Piece(bytes) => writer.bytes(at, &bytes)?,
-                Frame::Message(_) => return Err(broken("bytes that do not follow")),
+                Frame::Message(_) | Frame::Entry(_) => return Err(broken("bytes that do not follow")),
             },
-            Frame::Message(Tell::Entry(entry)) => writer.entry(entry)?,
+            Frame::Entry(entry) => writer.entry(entry)?,
             Frame::Message(Tell::End) => return writer.end(),
             Frame::Message(_) | Frame::Piece(_) => return Err(broken("something else")),
         }

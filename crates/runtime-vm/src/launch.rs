@@ -4,7 +4,7 @@
 //! The host runs this program a second time, in that sandbox; that one takes the descriptors, starts the VMM with
 //! them, and stays to carry the machine's connections to the sandbox's network, whose doors the host serves.
 
-use crate::carry::{self, Far};
+use cofferdam_inside::carry::{self, Far};
 use rustix::io::FdFlags;
 use rustix::net::{
     RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage,

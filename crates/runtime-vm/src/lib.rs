@@ -6,30 +6,36 @@
 //! as they are asked for, its connections are opened again where the host's doors are, and what it changed is told
 //! when it ends, and judged like everything else that comes from inside.
 
-mod carry;
+mod accelerator;
+mod begin;
 mod house;
+mod identity;
 mod image;
 mod import;
-mod inside;
 mod kernel;
 mod launch;
+mod listing;
 mod machine;
+mod memory;
 mod nbd;
+mod notes;
 mod qemu;
 mod qmp;
 mod report;
 mod sandbox;
 mod session;
+mod snapshot;
 mod template;
-mod wire;
 
-pub use inside::serve;
+pub use accelerator::count;
 pub use launch::launch;
 pub use qemu::{Accelerator, Size};
+pub use snapshot::is_there as is_machine;
 
 use cofferdam_model::{Limits, Tier};
 use cofferdam_runtime::{Backend, Begun, Probe, RuntimeError, SandboxSpec};
-use std::path::PathBuf;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
 use template::Parts;
 
 /// What the kernel and our own program take beside the session.
@@ -44,10 +50,15 @@ const PROCESSORS: u32 = 32;
 pub struct VmBackend {
     /// Where templates are kept: a directory of the caller's own.
     pub dir: PathBuf,
-    /// This program, which goes on inside.
+    /// This program, which starts the VMM in the sandbox around it.
     pub program: PathBuf,
     /// Controls to leave out of the inside, for the escape checks.
     pub without: Vec<String>,
+}
+
+/// What a file is, as far as can be seen without reading it.
+fn stamp(path: &Path) -> Option<(u64, i64, i64)> {
+    std::fs::metadata(path).ok().map(|meta| (meta.len(), meta.mtime(), meta.mtime_nsec()))
 }
 
 fn env(name: &str) -> Option<PathBuf> {
@@ -68,7 +79,7 @@ impl VmBackend {
         let _ = std::fs::create_dir_all(&self.dir);
         let qemu = qemu::Qemu::find(env, &self.dir.join("qemu.json"))?;
         let kernel = kernel::Kernel::find(env)?;
-        let accelerator = Accelerator::Tcg;
+        let (accelerator, why) = accelerator::choose(env, &self.dir, &qemu, &self.program)?;
         let size = size(limits, accelerator);
         let without = self.without.clone();
         Ok(Parts {
@@ -78,6 +89,7 @@ impl VmBackend {
             qemu,
             kernel,
             accelerator,
+            why,
             size,
         })
     }
@@ -86,23 +98,9 @@ impl VmBackend {
 impl VmBackend {
     /// Whether machines run at their normal speed here: tried before, in this boot of the host, and found so.
     pub fn is_quick(&self) -> bool {
-        false
-    }
-}
-
-/// What this tier does not do is refused by name, before anything is started.
-fn supported(spec: &SandboxSpec) -> Result<(), RuntimeError> {
-    let refused = [
-        (spec.shown_at.is_some(), "a work dir that is shown elsewhere"),
-        (spec.programs.is_some(), "a choice of programs"),
-        (spec.tracing, "tracing of processes inside"),
-        (spec.syscalls != Default::default(), "a record of system calls"),
-    ];
-    match refused.into_iter().find(|(asked, _)| *asked) {
-        Some((_, name)) => {
-            Err(kernel::refused(format!("the microvm tier has no {name}"), "use `--isolation process`"))
-        }
-        None => Ok(()),
+        let qemu = qemu::Qemu::find(env, &self.dir.join("qemu.json")).ok();
+        qemu.and_then(|qemu| accelerator::known(&self.dir, &qemu)).is_some_and(|answer| answer.works)
+            && env(accelerator::WANTED).is_none_or(|wanted| wanted.as_os_str() != "tcg")
     }
 }
 
@@ -117,20 +115,21 @@ impl Backend for VmBackend {
             Ok(parts) => {
                 let (qemu, kernel) = (&parts.qemu.version, &parts.kernel.release);
                 let here = format!("QEMU {qemu} and Linux {kernel} are here");
+                let how = match parts.accelerator {
+                    Accelerator::Kvm => format!("on KVM: {}", parts.why),
+                    Accelerator::Tcg => {
+                        format!("emulated, so it is used where it is asked for; no KVM: {}", parts.why)
+                    }
+                };
                 // To boot one takes many seconds: whoever asks what there is does not wait for that.
                 match parts.has_booted() {
                     true => {
-                        let slow = "it is emulated, so it is used where it is asked for";
-                        Probe {
-                            tier,
-                            works: true,
-                            detail: format!("booted before; {here}; {slow}"),
-                            fix: None,
-                        }
+                        let detail = format!("booted before; {here}; {how}");
+                        Probe { tier, works: true, detail, fix: None }
                     }
                     false => {
                         let fix = "try it once with `cofferdam run --isolation microvm -- true`".to_owned();
-                        let detail = format!("{here}, and nothing was booted with them yet");
+                        let detail = format!("{here}, and nothing was booted with them yet; {how}");
                         Probe { tier, works: false, detail, fix: Some(fix) }
                     }
                 }
@@ -143,9 +142,17 @@ impl Backend for VmBackend {
     }
 
     fn begin(&self, spec: SandboxSpec) -> Result<Box<dyn Begun>, RuntimeError> {
-        supported(&spec)?;
         let parts = self.parts(&spec.limits)?;
-        let look = cofferdam_runtime_process::look(&spec)?;
-        Ok(Box::new(sandbox::begin(parts, spec, &look)?))
+        // What nobody has asked for yet has no work dir; what it sees of the system is the same.
+        let nowhere = self.dir.join("nowhere");
+        let look = match spec.ahead {
+            false => cofferdam_runtime_process::look(&spec)?,
+            true => {
+                std::fs::create_dir_all(&nowhere)
+                    .map_err(RuntimeError::io("make a stand-in for a work dir"))?;
+                cofferdam_runtime_process::look(&SandboxSpec { workdir: nowhere, ..spec.clone() })?
+            }
+        };
+        Ok(Box::new(begin::begin(parts, spec, &look)?))
     }
 }

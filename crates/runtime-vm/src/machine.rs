@@ -1,17 +1,19 @@
 //! One VMM at work: the sandbox around it, the monitor, the ports. Dropping it ends it.
 
-use crate::inside::{GUEST, HOUSE, NET};
+use crate::accelerator::DEVICE;
 use crate::launch::{self, Order};
-use crate::nbd::{self, Disk};
+use crate::nbd::{self, Disks};
+use crate::qemu::KVM;
 use cofferdam_guest::host::{Client, Event, Received};
 use cofferdam_guest::wire::{Exec, Stdin};
+use cofferdam_inside::{GUEST, HOUSE, NET, NOTES, PROGRAMS, SESSION, SYSTEM};
 use cofferdam_model::{EnforcementReport, LayerPlace, Limits, Mount, Profile, UserMode};
 use cofferdam_runtime::{Backend, Base, Callers, Doors, Network, RuntimeError, Sandbox, SandboxSpec};
 use cofferdam_runtime_process::ProcessBackend;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::collections::VecDeque;
 use std::fs::{self, File};
-use std::io;
+use std::io::{self, Write};
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
@@ -19,6 +21,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 /// Where the sandbox around a VMM has our own program, and the socket on which it is told what to start.
@@ -56,8 +59,7 @@ pub(crate) struct Start<'a> {
     pub(crate) memory: BorrowedFd<'a>,
     /// What it boots, where it boots: the directory of a kernel.
     pub(crate) kernel: Option<&'a Path>,
-    pub(crate) system: Disk,
-    pub(crate) session: Disk,
+    pub(crate) disks: Disks,
 }
 
 /// The last of what was said.
@@ -86,11 +88,20 @@ pub(crate) struct Machine {
     around: Box<dyn Sandbox>,
     pub(crate) monitor: UnixStream,
     pub(crate) house: UnixStream,
-    pub(crate) channel: Option<OwnedFd>,
+    /// The guest's, whichever there is.
+    pub(crate) channel: UnixStream,
+    /// Where system calls are told.
+    pub(crate) notes: UnixStream,
     pub(crate) doors: Option<Doors>,
     pub(crate) tail: Tail,
+    /// The memory that it has in common with others of its template, for as long as it runs.
+    pub(crate) shares: Option<Arc<File>>,
     /// Closed by the thread that watches, when the VMM has ended.
     ended: OwnedFd,
+    /// That thread, which leaves the way into the sandbox behind.
+    watching: Option<JoinHandle<Option<Client>>>,
+    /// Where the program in the sandbox calls.
+    meeting: UnixListener,
     dir: PathBuf,
 }
 
@@ -108,7 +119,7 @@ fn io(doing: &'static str) -> impl FnOnce(io::Error) -> RuntimeError {
 impl Machine {
     pub(crate) fn start(start: Start<'_>) -> Result<Self, RuntimeError> {
         fs::create_dir_all(start.dir).map_err(io("make the machine's directory"))?;
-        let listener = meeting(start.dir).map_err(io("make the place where the VMM is started"))?;
+        let meeting = meeting(start.dir).map_err(io("make the place where the VMM is started"))?;
         // What is refused there is refused at once: nobody is told of each call of a VMM.
         let backend = ProcessBackend { without: vec!["seccomp.record".into()], ..ProcessBackend::default() };
         let mut around = backend.create(around(&start))?;
@@ -118,72 +129,102 @@ impl Machine {
             fix: "report this".into(),
         })?;
         let doors = around.take_doors();
+        let client = Client::new(channel).map_err(io::Error::other).map_err(io("watch the VMM"))?;
         let tail = Tail::default();
-        let ended = watch(channel, &tail).map_err(io("watch the VMM"))?;
-        let mut made = Self::connect(start, &listener, around, ended, tail)?;
-        made.doors = doors.map(|doors| Doors { callers: Arc::new(Nobody), ..doors });
-        Ok(made)
-    }
-
-    fn connect(
-        start: Start<'_>,
-        listener: &UnixListener,
-        around: Box<dyn Sandbox>,
-        ended: OwnedFd,
-        tail: Tail,
-    ) -> Result<Self, RuntimeError> {
-        let pair = || UnixStream::pair().map_err(io("make the machine's sockets"));
-        let (monitor, of_monitor) = pair()?;
-        let (house, of_house) = pair()?;
-        let (guest, of_guest) = pair()?;
-        let (carrier, of_net) = pair()?;
-        let (system, of_system) = pair()?;
-        let (session, of_session) = pair()?;
-        let machine = Self {
+        let (ended, watching) = watch(client, &tail).map_err(io("watch the VMM"))?;
+        let (ends, theirs) = Ends::pair().map_err(io("make the machine's sockets"))?;
+        let mut machine = Self {
             around,
-            monitor,
-            house,
-            channel: Some(guest.into()),
-            doors: None,
+            monitor: ends.monitor,
+            house: ends.house,
+            channel: ends.channel,
+            notes: ends.notes,
+            doors: doors.map(|doors| Doors { callers: Arc::new(Nobody), ..doors }),
             tail,
+            shares: None,
             ended,
+            watching: Some(watching),
+            meeting,
             dir: start.dir.to_owned(),
         };
-        nbd::serve(start.system, system).map_err(io("serve the machine's disks"))?;
-        nbd::serve(start.session, session).map_err(io("serve the machine's disks"))?;
+        machine.connect(start, theirs)?;
+        Ok(machine)
+    }
+
+    /// Ends this VMM, and starts another in its place: in the same sandbox, whose network and doors stay.
+    pub(crate) fn start_again(&mut self, start: Start<'_>) -> Result<(), RuntimeError> {
+        let gone = || RuntimeError::Step {
+            step: "vmm",
+            what: format!("the sandbox around the VMM is gone: {}", self.tail.said()),
+            fix: "start another session".into(),
+        };
+        // Without its monitor and its ports it has nothing to live for; it is told in its own words.
+        let _ = (&self.monitor).write_all(b"{\"execute\":\"quit\"}\n");
+        let left = readable(&[self.ended.as_fd()], Instant::now() + CALL).map_err(io("end the VMM"))?;
+        let client = match (left, self.watching.take()) {
+            (Some(_), Some(watching)) => watching.join().ok().flatten().ok_or_else(gone)?,
+            _ => return Err(gone()),
+        };
+        let (ended, watching) = watch(client, &self.tail).map_err(io("watch the VMM"))?;
+        let (ends, theirs) = Ends::pair().map_err(io("make the machine's sockets"))?;
+        (self.ended, self.watching) = (ended, Some(watching));
+        (self.monitor, self.house) = (ends.monitor, ends.house);
+        (self.channel, self.notes) = (ends.channel, ends.notes);
+        self.connect(start, theirs)
+    }
+
+    fn connect(&mut self, start: Start<'_>, theirs: Theirs) -> Result<(), RuntimeError> {
+        let pair = || UnixStream::pair().map_err(io("make the machine's sockets"));
+        let (carrier, of_net) = pair()?;
+        let (system, of_system) = pair()?;
+        let (programs, of_programs) = pair()?;
+        let (session, of_session) = pair()?;
+        let Disks { system: of_the_system, programs: of_the_home, session: of_the_session } = start.disks;
+        for (disk, socket) in [(of_the_system, system), (of_the_home, programs), (of_the_session, session)] {
+            nbd::serve(disk, socket).map_err(io("serve the machine's disks"))?;
+        }
+        let wants_kvm = start.argv.iter().any(|word| word.contains(&format!("{{{KVM}}}")));
+        let kvm = wants_kvm.then(|| File::options().read(true).write(true).open(DEVICE)).transpose();
+        let kvm = kvm.map_err(io("open /dev/kvm"))?;
         let mut named: Vec<(&str, BorrowedFd<'_>)> = vec![
-            ("monitor", of_monitor.as_fd()),
-            (HOUSE, of_house.as_fd()),
-            (GUEST, of_guest.as_fd()),
+            ("monitor", theirs.monitor.as_fd()),
+            (HOUSE, theirs.house.as_fd()),
+            (GUEST, theirs.channel.as_fd()),
+            (NOTES, theirs.notes.as_fd()),
             (NET, of_net.as_fd()),
             ("carrier", carrier.as_fd()),
-            ("system", of_system.as_fd()),
-            ("session", of_session.as_fd()),
+            (SYSTEM, of_system.as_fd()),
+            (PROGRAMS, of_programs.as_fd()),
+            (SESSION, of_session.as_fd()),
+            ("ram", start.memory),
         ];
-        named.push(("ram", start.memory));
+        named.extend(kvm.as_ref().map(|device| (KVM, device.as_fd())));
         let order = Order {
             argv: start.argv,
             given: named.iter().map(|(name, _)| (*name).to_owned()).collect(),
             network: Some("carrier".to_owned()),
         };
         let given: Vec<BorrowedFd<'_>> = named.iter().map(|(_, descriptor)| *descriptor).collect();
-        let mut caller = machine.called(listener)?;
-        launch::hand_over(&mut caller, &order, &given).map_err(io("hand over what the VMM works with"))?;
-        Ok(machine)
+        let mut caller = self.called()?;
+        launch::hand_over(&mut caller, &order, &given).map_err(io("hand over what the VMM works with"))
     }
 
-    fn called(&self, listener: &UnixListener) -> Result<UnixStream, RuntimeError> {
+    fn called(&self) -> Result<UnixStream, RuntimeError> {
         let until = Instant::now() + CALL;
         let first =
-            readable(&[listener.as_fd(), self.ended.as_fd()], until).map_err(io("wait for the VMM"))?;
+            readable(&[self.meeting.as_fd(), self.ended.as_fd()], until).map_err(io("wait for the VMM"))?;
         if first == Some(0) {
-            return listener.accept().map(|(stream, _)| stream).map_err(io("wait for the VMM"));
+            return self.meeting.accept().map(|(stream, _)| stream).map_err(io("wait for the VMM"));
         }
         Err(RuntimeError::Step {
             step: "vmm",
             what: format!("the program that starts the VMM did not call: {}", self.tail.said()),
             fix: "run `cofferdam doctor`".into(),
         })
+    }
+
+    pub(crate) fn dir(&self) -> &Path {
+        &self.dir
     }
 
     pub(crate) fn ended(&self) -> BorrowedFd<'_> {
@@ -202,6 +243,28 @@ impl Machine {
     /// Ends it, however it is.
     pub(crate) fn end(&mut self) -> Result<cofferdam_runtime::Finished, RuntimeError> {
         self.around.finish()
+    }
+}
+
+/// The machine's sockets, at one of their ends.
+struct Ends {
+    monitor: UnixStream,
+    house: UnixStream,
+    channel: UnixStream,
+    notes: UnixStream,
+}
+
+/// Those of the VMM.
+type Theirs = Ends;
+
+impl Ends {
+    fn pair() -> io::Result<(Self, Theirs)> {
+        let (monitor, of_monitor) = UnixStream::pair()?;
+        let (house, of_house) = UnixStream::pair()?;
+        let (channel, of_channel) = UnixStream::pair()?;
+        let (notes, of_notes) = UnixStream::pair()?;
+        let ours = Self { monitor, house, channel, notes };
+        Ok((ours, Self { monitor: of_monitor, house: of_house, channel: of_channel, notes: of_notes }))
     }
 }
 
@@ -273,10 +336,10 @@ fn around(start: &Start<'_>) -> SandboxSpec {
     }
 }
 
-/// Starts our program in the sandbox and keeps the last of what is said there. The result is closed when it ends.
-fn watch(channel: OwnedFd, tail: &Tail) -> io::Result<OwnedFd> {
+/// Starts our program in the sandbox and keeps the last of what is said there. The first of the results is closed when
+/// it ends.
+fn watch(mut client: Client, tail: &Tail) -> io::Result<(OwnedFd, JoinHandle<Option<Client>>)> {
     let (ended, alive) = io::pipe()?;
-    let mut client = Client::new(channel).map_err(io::Error::other)?;
     let argv: Vec<&[u8]> = vec![PROGRAM.as_bytes(), b"vm-launch", MEETING.as_bytes()];
     let exec = Exec {
         argv,
@@ -288,11 +351,12 @@ fn watch(channel: OwnedFd, tail: &Tail) -> io::Result<OwnedFd> {
     };
     client.exec(&exec).map_err(io::Error::other)?;
     let tail = tail.clone();
-    std::thread::Builder::new().name("vm-watch".into()).spawn(move || {
-        let _ = listen(&mut client, &tail);
+    let watch = move || {
+        let listened = listen(&mut client, &tail);
         drop(alive);
-    })?;
-    Ok(ended.into())
+        listened.ok().map(|()| client)
+    };
+    Ok((ended.into(), std::thread::Builder::new().name("vm-watch".into()).spawn(watch)?))
 }
 
 fn listen(client: &mut Client, tail: &Tail) -> Result<(), cofferdam_guest::host::HostError> {

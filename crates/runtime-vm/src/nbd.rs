@@ -49,9 +49,25 @@ const EINVAL: u32 = 22;
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Disk(Arc<Mutex<Option<Kept>>>);
 
+/// A machine's disks: of the system, of programs in the caller's home, and of the session.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Disks {
+    pub(crate) system: Disk,
+    pub(crate) programs: Disk,
+    pub(crate) session: Disk,
+}
+
 impl Disk {
     pub(crate) fn put(&self, image: Kept) {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(image);
+    }
+
+    /// Writes down what is on it.
+    pub(crate) fn keep(&self, path: &std::path::Path) -> io::Result<()> {
+        match &*self.0.lock().unwrap_or_else(PoisonError::into_inner) {
+            Some(image) => image.keep(path),
+            None => Err(io::ErrorKind::NotFound.into()),
+        }
     }
 
     fn read(&self, at: u64, bytes: &mut [u8]) -> io::Result<()> {

@@ -3,15 +3,18 @@
 
 use crate::kernel::refused;
 use crate::machine::KERNEL;
+use crate::stamp;
+use cofferdam_inside::{GUEST, HOUSE, NET, NOTES, PROGRAMS, SESSION, SYSTEM};
 use cofferdam_runtime::RuntimeError;
 use serde::{Deserialize, Serialize};
 use std::fs;
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// Names a QEMU to use instead of the one in the search path.
 pub(crate) const QEMU: &str = "COFFERDAM_VM_QEMU";
+/// What the device is called among what is handed over.
+pub(crate) const KVM: &str = "kvm";
 const NAME: &str = "qemu-system-x86_64";
 const FIX: &str = "sudo apt-get install qemu-system-x86";
 
@@ -56,10 +59,8 @@ pub(crate) enum Role {
     Template,
     /// To be a copy.
     Copy,
-}
-
-fn stamp(path: &Path) -> Option<(u64, i64, i64)> {
-    fs::metadata(path).ok().map(|meta| (meta.len(), meta.mtime(), meta.mtime_nsec()))
+    /// To take over what another is, and write it down.
+    Taking,
 }
 
 impl Qemu {
@@ -83,6 +84,18 @@ impl Qemu {
         Ok(qemu)
     }
 
+    /// Of the version, the two that count.
+    pub(crate) fn numbers(&self) -> (u32, u32) {
+        let mut parts =
+            self.version.split(|c: char| !c.is_ascii_digit()).map(|part| part.parse().unwrap_or(0));
+        (parts.next().unwrap_or(0), parts.next().unwrap_or(0))
+    }
+
+    #[cfg(test)]
+    pub(crate) fn of_version(version: &str) -> Self {
+        Self { path: PathBuf::from("/qemu"), version: version.to_owned(), stamp: (0, 0, 0) }
+    }
+
     /// Newer ones can map memory that they may not write to, and keep what they change to themselves.
     pub(crate) fn argv(
         &self,
@@ -91,13 +104,13 @@ impl Qemu {
         accelerator: Accelerator,
         command_line: &str,
     ) -> Vec<String> {
-        let share = if role == Role::Template { "on" } else { "off" };
+        let share = if role == Role::Copy { "off" } else { "on" };
         let memory = format!(
             "memory-backend-file,id=ram,size={},mem-path=/proc/self/fd/{{ram}},share={share}",
             size.memory
         );
         let (accelerator, processor) = match accelerator {
-            Accelerator::Kvm => ("kvm", "host"),
+            Accelerator::Kvm => ("kvm,device=/dev/fdset/1", "host"),
             Accelerator::Tcg => ("tcg,thread=multi", "max"),
         };
         let disk = |name: &str| {
@@ -119,11 +132,14 @@ impl Qemu {
         put("-sandbox", "on,obsolete=deny,elevateprivileges=deny,spawn=deny,resourcecontrol=deny");
         put("-object", &memory);
         put("-machine", "microvm,memory-backend=ram,x-option-roms=off,isa-serial=on,auto-kernel-cmdline=off");
+        if accelerator.starts_with("kvm") {
+            put("-add-fd", &format!("fd={{{KVM}}},set=1"));
+        }
         put("-accel", accelerator);
         put("-cpu", processor);
         put("-smp", &size.processors.to_string());
         put("-m", &format!("{}B", size.memory));
-        // A copy has its kernel in its memory.
+        // Others have their kernel in their memory.
         if role == Role::Template {
             put("-kernel", &format!("{KERNEL}/vmlinux"));
             put("-initrd", &format!("{KERNEL}/initrd"));
@@ -133,16 +149,16 @@ impl Qemu {
         put("-serial", "chardev:console");
         put("-chardev", &socket("monitor"));
         put("-mon", "chardev=monitor,mode=control");
-        for name in ["system", "session"] {
+        for name in [SYSTEM, PROGRAMS, SESSION] {
             put("-blockdev", &disk(name));
-            put("-device", &format!("virtio-blk-device,drive={name}"));
+            put("-device", &format!("virtio-blk-device,drive={name},serial={name}"));
         }
         put("-device", "virtio-serial-device");
-        for name in [crate::inside::GUEST, crate::inside::HOUSE, crate::inside::NET] {
+        for name in [GUEST, HOUSE, NET, NOTES] {
             put("-chardev", &socket(name));
             put("-device", &port(name));
         }
-        if role == Role::Copy {
+        if role != Role::Template {
             put("-incoming", "defer");
             put("-S", "");
         }

@@ -58,7 +58,7 @@ pub(crate) fn read(
         line(
             "vm.shared",
             State::Enforced,
-            "no file, no network device; two read-only disks, one stream each for commands, connections and orders".into(),
+            "no file, no network device; three read-only disks, one stream each for commands, connections, orders and refused calls".into(),
             json!({ "disks": "read-only", "network": "none", "template": manifest.system }),
         ),
     ];

@@ -1,105 +1,63 @@
 //! A machine as a sandbox.
 
-use crate::house::House;
+use crate::house::{self, House};
+use crate::identity;
 use crate::import::{self, Bounds, Whose};
 use crate::machine::Machine;
-use crate::nbd::Disk;
+use crate::nbd::Disks;
+use crate::notes;
 use crate::qmp::Qmp;
 use crate::report;
-use crate::session;
-use crate::template::{Manifest, Parts, Template};
-use crate::wire::{self, Ask, Clock, Make, Tell};
+use crate::snapshot::{self, Snapshot, Taken};
+use crate::template::{Parts, Template};
+use cofferdam_guest::wire::{Attach, Kind, put};
+use cofferdam_inside::Mark;
+use cofferdam_inside::wire::{Ask, Made, Make, PIECE, Tell, send, send_piece};
 use cofferdam_model::{
     Counters, EnforcementReport, FileChange, FileDifference, Limits, Provenance, RawPath, SkippedChange,
 };
 use cofferdam_runtime::{
-    Base, Begun, Committed, Doors, Finished, Identity, Network, Refuses, RuntimeError, Sandbox, SandboxSpec,
+    Base, Committed, Doors, Finished, Identity, Network, Refuses, RuntimeError, Sandbox, SandboxSpec,
+    ShownFile, Witness,
 };
 use cofferdam_runtime_process::layer::{self, Began, Layer};
-use cofferdam_runtime_process::{Look, layer_of, look};
+use cofferdam_runtime_process::{Look, layer_of};
 use serde_json::json;
 use std::io;
-use std::os::fd::{BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 /// For everything but an end with many changes.
 const PATIENCE: Duration = Duration::from_secs(60);
-
-/// A machine that runs, and is nobody's yet.
-pub(crate) struct Beginning {
-    spec: SandboxSpec,
-    parts: Parts,
-    template: Template,
-    machine: Machine,
-    monitor: Qmp,
-    session: Disk,
-}
+/// What is told of what was changed is no more.
+const ENTRIES: usize = 4_000_000;
 
 fn io(doing: &'static str) -> impl FnOnce(io::Error) -> RuntimeError {
     RuntimeError::io(doing)
 }
 
-pub(crate) fn begin(parts: Parts, spec: SandboxSpec, look: &Look) -> Result<Beginning, RuntimeError> {
-    let template = parts.template(&spec, look)?;
-    let session = Disk::default();
-    let doors = spec.network == Network::Doors;
-    let dir = parts.dir.join("run").join(spec.id.as_str());
-    let (machine, monitor) = template.copy(&parts, &spec, &dir, doors, session.clone())?;
-    Ok(Beginning { spec, parts, template, machine, monitor, session })
-}
-
-impl Begun for Beginning {
-    fn adopt(&mut self, spec: SandboxSpec) -> Result<(), RuntimeError> {
-        let kind = |spec: &SandboxSpec| (spec.network, spec.pausable, spec.limits.cpu);
-        if kind(&spec) != kind(&self.spec)
-            || crate::size(&spec.limits, self.parts.accelerator) != self.template.manifest.size
-        {
-            let what = "it was prepared for another kind of session";
-            return Err(crate::kernel::refused(what, "make one from nothing"));
-        }
-        self.spec = spec;
-        Ok(())
-    }
-
-    fn complete(self: Box<Self>, meanwhile: &mut dyn FnMut()) -> Result<Box<dyn Sandbox>, RuntimeError> {
-        let Self { spec, parts, template, machine, monitor, session } = *self;
-        meanwhile();
-        let look = look(&spec)?;
-        let began = spec.base.since.map_or_else(Began::now, Began::at);
-        let mut sandbox = VmSandbox {
-            house: Mutex::new(
-                House::new(machine.house.try_clone().map_err(io("hear the machine"))?)
-                    .map_err(io("hear the machine"))?,
-            ),
-            monitor: Mutex::new(monitor),
-            machine,
-            manifest: template.manifest.clone(),
-            report: None,
-            identity: None,
-            look,
-            began,
-            spec,
-            layer: None,
-            changes: None,
-            finished: None,
-        };
-        sandbox.make(&session, parts.without)?;
-        Ok(Box::new(sandbox))
-    }
-}
-
 pub(crate) struct VmSandbox {
+    parts: Parts,
     machine: Machine,
     monitor: Mutex<Qmp>,
     house: Mutex<House>,
-    manifest: Manifest,
+    /// To the guest, until it is handed out.
+    channel: Option<OwnedFd>,
+    template: Template,
+    /// What the inside said of itself.
+    made: Option<Made>,
     report: Option<EnforcementReport>,
-    identity: Option<Identity>,
     spec: SandboxSpec,
     look: Look,
+    disks: Disks,
     began: Began,
+    depth: usize,
+    /// It stands still, and answers nothing.
+    stopped: bool,
+    /// Who is told of system calls.
+    witness: Option<Arc<dyn Witness>>,
     layer: Option<Layer>,
     changes: Option<Vec<FileChange>>,
     finished: Option<Finished>,
@@ -109,27 +67,64 @@ fn raw(paths: &[PathBuf]) -> Vec<RawPath> {
     paths.iter().map(|path| RawPath::from(path.as_path())).collect()
 }
 
-fn clock() -> Clock {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    Clock { seconds: now.as_secs().cast_signed(), nanos: now.subsec_nanos() }
+fn announced(files: &[ShownFile]) -> Vec<(RawPath, u64)> {
+    files.iter().map(|file| (file.at.as_path().into(), file.content.len() as u64)).collect()
 }
 
-/// What no other machine has.
-fn identity() -> Result<wire::Identity, RuntimeError> {
-    let mut seed = vec![0u8; 80];
-    rustix::rand::getrandom(&mut seed[..], rustix::rand::GetRandomFlags::empty())
-        .map_err(|errno| io("draw a seed")(errno.into()))?;
-    let machine = seed.split_off(64).iter().map(|byte| format!("{byte:02x}")).collect();
-    Ok(wire::Identity { clock: clock(), seed, machine, host: "cofferdam".into() })
+/// What it is made of before it is anybody's.
+pub(crate) struct Stuff {
+    pub(crate) parts: Parts,
+    pub(crate) spec: SandboxSpec,
+    pub(crate) look: Look,
+    pub(crate) template: Template,
+    pub(crate) disks: Disks,
 }
 
 impl VmSandbox {
+    pub(crate) fn new(stuff: Stuff, machine: Machine, monitor: Qmp) -> Result<Self, RuntimeError> {
+        let Stuff { parts, spec, look, template, disks } = stuff;
+        let house = machine.house.try_clone().and_then(House::new).map_err(io("hear the machine"))?;
+        Ok(Self {
+            house: Mutex::new(house),
+            monitor: Mutex::new(monitor),
+            channel: None,
+            machine,
+            made: None,
+            report: None,
+            began: spec.base.since.map_or_else(Began::now, Began::at),
+            parts,
+            template,
+            look,
+            disks,
+            spec,
+            depth: 0,
+            stopped: false,
+            witness: None,
+            layer: None,
+            changes: None,
+            finished: None,
+        })
+    }
+
     fn house(&self) -> MutexGuard<'_, House> {
         self.house.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn ask(&self, ask: &Ask) -> Result<Tell, RuntimeError> {
         self.house().ask(ask, PATIENCE, self.machine.ended()).map_err(|error| self.lost(&error))
+    }
+
+    /// Asks, and sends these along.
+    fn ask_with(&self, ask: &Ask, files: &[ShownFile]) -> Result<Tell, RuntimeError> {
+        let asked = || -> io::Result<Tell> {
+            let mut house = self.house();
+            send(&mut house.stream, ask)?;
+            for file in files {
+                file.content.chunks(PIECE).try_for_each(|piece| send_piece(&mut house.stream, piece))?;
+            }
+            house.told(PATIENCE, self.machine.ended())
+        };
+        asked().map_err(|error| self.lost(&error))
     }
 
     fn lost(&self, error: &io::Error) -> RuntimeError {
@@ -146,20 +141,19 @@ impl VmSandbox {
         }
     }
 
-    fn make(&mut self, disk: &Disk, without: Vec<String>) -> Result<(), RuntimeError> {
-        let shown = session::disk(&self.spec, &self.look)?;
-        disk.put(shown.disk);
-        let spec = &mut self.spec;
-        let who = identity()?;
-        let mut files: Vec<(RawPath, Vec<u8>)> = std::mem::take(&mut spec.files)
-            .into_iter()
-            .map(|file| (RawPath::from(file.at.as_path()), file.content))
-            .collect();
-        files.push(("/etc/machine-id".into(), format!("{}\n", who.machine).into_bytes()));
+    pub(crate) fn make(
+        &mut self,
+        show: Vec<RawPath>,
+        programs_at: &[PathBuf],
+        without: Vec<String>,
+    ) -> Result<(), RuntimeError> {
+        let spec = &self.spec;
+        let files = spec.files.clone();
         let make = Make {
             id: spec.id.to_string(),
-            who,
-            show: shown.show,
+            who: identity::new()?,
+            show,
+            programs_at: raw(programs_at),
             workdir: RawPath::from(spec.workdir.as_path()),
             home: RawPath::from(spec.home.as_path()),
             path: raw(&spec.path),
@@ -169,35 +163,79 @@ impl VmSandbox {
             // The VMM is held to its processors, and commands to their time and output, from outside.
             limits: Limits { cpu: None, timeout: None, output: None, disk: None, ..spec.limits.clone() },
             nested: spec.nested,
+            tracing: spec.tracing,
+            syscalls: spec.syscalls,
+            programs: spec.programs.as_deref().map(raw),
+            shown_at: spec.shown_at.as_deref().map(RawPath::from),
             doors: spec.network == Network::Doors,
-            files,
+            files: announced(&files),
             accept: spec.accept.clone(),
             base: spec.base.layers.len(),
             disk: self.room_for_changes(),
             without,
         };
-        match self.ask(&Ask::Make(Box::new(make)))? {
-            Tell::Made(made) => {
-                self.identity = Some(Identity {
-                    name: made.name,
-                    uid: made.uid,
-                    gid: made.gid,
-                    home: made.home.as_path().to_owned(),
-                });
-                let mut monitor = self.monitor.lock().unwrap_or_else(PoisonError::into_inner);
-                let report = report::read(made.report, &mut monitor, &self.machine, &self.manifest)?;
-                report::check(&report, &self.spec.require)?;
-                drop(monitor);
-                self.report = Some(report);
-                Ok(())
-            }
+        match self.ask_with(&Ask::Make(Box::new(make)), &files)? {
+            Tell::Made(made) => self.is(*made),
+            Tell::Refused { what, fix } => Err(RuntimeError::Refused { what, fix }),
+            _ => Err(self.lost(&io::ErrorKind::InvalidData.into())),
+        }
+    }
+
+    /// Reads back what holds, with what the inside says of itself, and has the guest spoken to.
+    fn is(&mut self, made: Made) -> Result<(), RuntimeError> {
+        let mut monitor = self.monitor.lock().unwrap_or_else(PoisonError::into_inner);
+        let manifest = &self.template.manifest;
+        let report = report::read(made.report.clone(), &mut monitor, &self.machine, manifest)?;
+        drop(monitor);
+        report::check(&report, &self.spec.require)?;
+        (self.report, self.made) = (Some(report), Some(made));
+        self.meet_guest()
+    }
+
+    /// Makes a machine that was kept another one, and has its guest begin anew with us. Commands that ran in it run on,
+    /// and are nobody's.
+    pub(crate) fn revive(&mut self, snapshot: Snapshot) -> Result<(), RuntimeError> {
+        let files = self.spec.files.clone();
+        let ask = Ask::Renew { who: identity::new()?, files: announced(&files) };
+        match self.ask_with(&ask, &files)? {
+            Tell::Done => {}
+            Tell::Refused { what, fix } => return Err(RuntimeError::Refused { what, fix }),
+            _ => return Err(self.lost(&io::ErrorKind::InvalidData.into())),
+        }
+        let mark = identity::mark()?;
+        let mut hello = Vec::new();
+        let attach = Attach { mark: mark.0 };
+        put(&mut hello, Kind::Attach, 0, None, &attach)
+            .map_err(|error| io("speak to the guest")(io::Error::other(error)))?;
+        let (channel, ended) = (&self.machine.channel, self.machine.ended());
+        house::begin_anew(channel, &hello, mark, PATIENCE, ended).map_err(|error| self.lost(&error))?;
+        self.depth = snapshot.depth;
+        self.is(snapshot.made)
+    }
+
+    /// The guest that there is now is to be spoken to.
+    fn meet_guest(&mut self) -> Result<(), RuntimeError> {
+        let channel = self.machine.channel.try_clone().map_err(io("speak to the guest"))?;
+        self.channel = Some(channel.into());
+        Ok(())
+    }
+
+    /// Has the layers inside changed, by which there is another guest.
+    fn rearrange(&mut self, ask: impl FnOnce(Mark) -> Ask) -> Result<(), RuntimeError> {
+        let mark = identity::mark()?;
+        let (channel, ended) = (&self.machine.channel, self.machine.ended());
+        let told = self.house().exchange(&ask(mark), mark, channel, PATIENCE, ended);
+        let told = told.map_err(|error| self.lost(&error))?;
+        self.meet_guest()?;
+        match told {
+            Tell::Done => Ok(()),
             Tell::Refused { what, fix } => Err(RuntimeError::Refused { what, fix }),
             _ => Err(self.lost(&io::ErrorKind::InvalidData.into())),
         }
     }
 
     fn room_for_changes(&self) -> u64 {
-        self.spec.limits.disk.map_or(self.manifest.size.memory / 2, |disk| disk.0)
+        self.spec.limits.disk.map_or(self.template.manifest.size.memory / 2, |disk| disk.0)
     }
 
     /// Takes over what was changed. After this the machine is of no more use.
@@ -205,7 +243,7 @@ impl VmSandbox {
         let layer = layer_of(&self.spec, &self.look, self.began)?;
         let whose = Whose { owner: layer.owner, by_root: layer.by_root };
         let bytes = self.room_for_changes();
-        let bounds = Bounds { bytes, entries: 4_000_000 };
+        let bounds = Bounds { bytes, entries: ENTRIES as u64 };
         let upper = self.spec.layer.join("upper");
         let taken = import::import(&mut self.house().stream, &upper, whose, bounds);
         taken.map_err(|error| self.lost(&error))?;
@@ -232,7 +270,7 @@ impl Sandbox for VmSandbox {
     }
 
     fn take_channel(&mut self) -> Option<OwnedFd> {
-        self.machine.channel.take()
+        self.channel.take()
     }
 
     fn take_doors(&mut self) -> Option<Doors> {
@@ -241,27 +279,53 @@ impl Sandbox for VmSandbox {
 
     fn identity(&self) -> Identity {
         let unknown = || Identity { name: "user".into(), uid: 1000, gid: 1000, home: self.spec.home.clone() };
-        self.identity.clone().unwrap_or_else(unknown)
+        let known = |made: &Made| Identity {
+            name: made.name.clone(),
+            uid: made.uid,
+            gid: made.gid,
+            home: made.home.as_path().to_owned(),
+        };
+        self.made.as_ref().map_or_else(unknown, known)
     }
 
     fn ended(&self) -> Option<BorrowedFd<'_>> {
         Some(self.machine.ended()).filter(|_| self.finished.is_none())
     }
 
+    fn alarm(&self) -> Option<BorrowedFd<'_>> {
+        Some(self.machine.notes.as_fd()).filter(|_| self.witness.is_none())
+    }
+
+    fn listen(&mut self, witness: Arc<dyn Witness>) -> Result<(), RuntimeError> {
+        if self.witness.is_none() {
+            let notes = self.machine.notes.try_clone().map_err(io("hear of system calls"))?;
+            notes::listen(notes, witness.clone()).map_err(io("hear of system calls"))?;
+            self.witness = Some(witness);
+        }
+        Ok(())
+    }
+
     fn pause(&mut self) -> Result<(), RuntimeError> {
         let mut monitor = self.monitor.lock().unwrap_or_else(PoisonError::into_inner);
-        monitor.ask("stop", json!({})).map(drop).map_err(io("stop the machine"))
+        monitor.ask("stop", json!({})).map_err(io("stop the machine"))?;
+        drop(monitor);
+        self.stopped = true;
+        Ok(())
     }
 
     fn resume(&mut self) -> Result<(), RuntimeError> {
         let mut monitor = self.monitor.lock().unwrap_or_else(PoisonError::into_inner);
         monitor.ask("cont", json!({})).map_err(io("let the machine go on"))?;
         drop(monitor);
-        self.ask(&Ask::Clock(clock())).map(drop)
+        self.stopped = false;
+        self.ask(&Ask::Clock(identity::clock())).map(drop)
     }
 
     fn counters(&self) -> Counters {
         let around = self.machine.around().counters();
+        if self.stopped {
+            return around;
+        }
         match self.ask(&Ask::Counters) {
             Ok(Tell::Counters(inside)) => Counters {
                 cpu_us: around.cpu_us.or(inside.cpu_us),
@@ -331,30 +395,87 @@ impl Sandbox for VmSandbox {
     }
 
     fn depth(&self) -> usize {
-        0
+        self.depth
     }
 
     fn begin_transaction(&mut self) -> Result<(), RuntimeError> {
-        Err(not_yet())
+        self.rearrange(|mark| Ask::Begin { mark })?;
+        self.depth += 1;
+        Ok(())
     }
 
-    fn difference(&mut self, _: bool) -> Result<Vec<FileDifference>, RuntimeError> {
-        Err(not_yet())
+    fn difference(&mut self, texts: bool) -> Result<Vec<FileDifference>, RuntimeError> {
+        let asked = || -> io::Result<Result<Vec<FileDifference>, RuntimeError>> {
+            let mut house = self.house();
+            let ended = self.machine.ended();
+            let mut told = house.ask(&Ask::Difference { texts }, PATIENCE, ended)?;
+            let mut found = Vec::new();
+            loop {
+                match told {
+                    Tell::Difference(difference) if found.len() < ENTRIES => found.push(*difference),
+                    Tell::End => return Ok(Ok(found)),
+                    Tell::Refused { what, fix } => return Ok(Err(RuntimeError::Refused { what, fix })),
+                    _ => return Err(io::ErrorKind::InvalidData.into()),
+                }
+                told = house.told(PATIENCE, ended)?;
+            }
+        };
+        asked().map_err(|error| self.lost(&error))?
     }
 
-    fn settle(&mut self, _: bool) -> Result<Committed, RuntimeError> {
-        Err(not_yet())
+    fn settle(&mut self, keep: bool) -> Result<Committed, RuntimeError> {
+        if keep && self.depth == 0 {
+            let what = "what a machine has changed is carried over when its session ends";
+            return Err(crate::kernel::refused(what, "end the session, or work in a transaction"));
+        }
+        self.rearrange(|mark| Ask::Settle { keep, mark })?;
+        self.depth = self.depth.saturating_sub(1);
+        Ok(Committed::default())
     }
 
-    fn freeze(&mut self, _: &Path) -> Result<Provenance, RuntimeError> {
-        Err(not_yet())
+    /// All of the machine, with what runs in it, as the layer `upper`.
+    fn freeze(&mut self, to: &Path) -> Result<Provenance, RuntimeError> {
+        let Some(made) = &self.made else { return Err(self.lost(&io::ErrorKind::InvalidData.into())) };
+        snapshot::quiet(&self.machine, &mut self.house())?;
+        let taken = Taken {
+            parts: &self.parts,
+            spec: &self.spec,
+            manifest: &self.template.manifest,
+            made,
+            depth: self.depth,
+            disks: &self.disks,
+            system: &self.template.system,
+        };
+        let mut monitor = self.monitor.lock().unwrap_or_else(PoisonError::into_inner);
+        monitor.ask("stop", json!({})).map_err(io("stop the machine"))?;
+        let kept = taken.keep(&mut monitor, &to.join("upper"));
+        let went_on = monitor.ask("cont", json!({})).map_err(io("let the machine go on"));
+        drop(monitor);
+        kept.and(went_on.map(drop))?;
+        self.ask(&Ask::Clock(identity::clock()))?;
+        Ok(self.began.kept(None))
     }
 
-    fn rebase(&mut self, _: Base) -> Result<(), RuntimeError> {
-        Err(not_yet())
+    /// The machine is ended, and one that was kept takes its place.
+    fn rebase(&mut self, base: Base) -> Result<(), RuntimeError> {
+        let Some(dir) = base.layers.first().filter(|layer| snapshot::is_there(layer)).cloned() else {
+            let what = "the snapshot is not one of a machine";
+            return Err(crate::kernel::refused(what, "begin a session with it: `session create --snapshot`"));
+        };
+        let (template, snapshot) = snapshot::open(&dir, &self.parts)?;
+        snapshot::put(&dir, &self.disks)?;
+        let restored = template.restore_in(&mut self.machine, &self.parts, &self.spec, &self.disks)?;
+        let house = self.machine.house.try_clone().and_then(House::new).map_err(io("hear the machine"))?;
+        (self.house, self.monitor) = (Mutex::new(house), Mutex::new(restored));
+        self.began = base.since.map_or_else(Began::now, Began::at);
+        self.template = template;
+        if let Some(witness) = self.witness.take() {
+            self.listen(witness)?;
+        }
+        self.revive(snapshot)
     }
-}
 
-fn not_yet() -> RuntimeError {
-    crate::kernel::refused("a machine's layers cannot be rearranged", "use `--isolation process`")
+    fn keeps_processes(&self) -> bool {
+        true
+    }
 }

@@ -1,9 +1,9 @@
-//! What a session's own disk has on it: the work dir, programs of the caller's home, what was asked to be mounted,
+//! What a session's own disk has on it: the work dir, what was asked to be mounted,
 //! and the layers beneath what is changed now. Each at its own path, with the owners that the inside knows.
 
 use crate::image::{Image, Kept, Taken, Tree};
-use crate::inside::BASE;
 use crate::kernel::refused;
+use cofferdam_inside::BASE;
 use cofferdam_model::RawPath;
 use cofferdam_runtime::{RuntimeError, SandboxSpec};
 use cofferdam_runtime_process::{Look, owner_of_first};
@@ -33,7 +33,6 @@ pub(crate) fn disk(spec: &SandboxSpec, look: &Look) -> Result<Session, RuntimeEr
     };
     // Outer ones first: what lies in another is found in it.
     let mut wanted: Vec<(&Path, Vec<PathBuf>)> = vec![(&look.workdir, look.hidden.clone())];
-    wanted.extend(look.toolchains.iter().map(|(path, masked)| (path.as_path(), masked.clone())));
     wanted.extend(look.mounts.iter().map(|mount| (mount.source.as_path(), Vec::new())));
     wanted.sort_by_key(|(path, _)| path.components().count());
     for (path, hidden) in wanted {

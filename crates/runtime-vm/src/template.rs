@@ -1,23 +1,26 @@
 //! The machine that others are copied from: booted once for each kernel, system, VMM and size, stopped, and kept. A
 //! session's machine is a copy of it that shares its memory until it changes it.
 
-use crate::image::{Image, Kept, Taken, Tree, holds, witness};
-use crate::kernel::{Kernel, refused};
+use crate::house::House;
+use crate::image::Kept;
+use crate::kernel::{Kernel, inside_program, refused};
+use crate::listing;
 use crate::machine::{Machine, Start, readable};
-use crate::nbd::Disk;
+use crate::memory::{self, Lock, Sharing};
+use crate::nbd::{Disk, Disks};
 use crate::qemu::{self, Accelerator, Qemu, Role, Size};
 use crate::qmp::Qmp;
-use crate::wire::{FROM_INSIDE, Frame, Tell, VERSION, receive};
-use cofferdam_model::Digest;
+use crate::stamp;
+use cofferdam_inside::wire::{Ask, FROM_INSIDE, Frame, Tell, VERSION, receive};
+use cofferdam_model::{Digest, RawPath};
 use cofferdam_runtime::{RuntimeError, SandboxSpec, guest_program};
 use cofferdam_runtime_process::Look;
-use rustix::fs::{FlockOperation, MemfdFlags, SealFlags, SeekFrom};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
-use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::fs::{self, DirBuilder, File};
 use std::io;
 use std::os::fd::AsFd;
-use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -37,6 +40,8 @@ pub(crate) struct Parts {
     pub(crate) qemu: Qemu,
     pub(crate) kernel: Kernel,
     pub(crate) accelerator: Accelerator,
+    /// Why that one.
+    pub(crate) why: String,
     pub(crate) size: Size,
 }
 
@@ -47,6 +52,8 @@ pub(crate) struct Manifest {
     pub(crate) accelerator: Accelerator,
     pub(crate) size: Size,
     pub(crate) kernel: String,
+    /// Of the kernel's file.
+    pub(crate) image: String,
     pub(crate) command_line: String,
     pub(crate) system: String,
     /// Of the state, which is small; the memory is known by its length and time.
@@ -55,34 +62,30 @@ pub(crate) struct Manifest {
     pub(crate) boot_ms: u64,
 }
 
+/// What a template is made for.
+struct Making<'a> {
+    spec: &'a SandboxSpec,
+    git: Option<&'a [u8]>,
+    system: &'a Path,
+    digest: &'a str,
+    kernel: &'a Path,
+}
+
 /// A template that is there.
 #[derive(Debug)]
 pub(crate) struct Template {
     pub(crate) dir: PathBuf,
     pub(crate) manifest: Manifest,
-    system: PathBuf,
+    /// The list of the system's files.
+    pub(crate) system: PathBuf,
 }
 
 fn io(doing: impl Into<String>) -> impl FnOnce(io::Error) -> RuntimeError {
     RuntimeError::io(doing)
 }
 
-fn make_dir(path: &Path) -> Result<(), RuntimeError> {
+pub(crate) fn make_dir(path: &Path) -> Result<(), RuntimeError> {
     DirBuilder::new().recursive(true).mode(0o700).create(path).map_err(io(format!("make {}", path.display())))
-}
-
-/// Held while anything is made that others would make too.
-struct Lock(#[expect(dead_code, reason = "held, not used")] File);
-
-impl Lock {
-    fn take(dir: &Path) -> Result<Self, RuntimeError> {
-        let path = dir.join("lock");
-        let file = OpenOptions::new().create(true).truncate(false).write(true).mode(0o600).open(&path);
-        let file = file.map_err(io(format!("open {}", path.display())))?;
-        rustix::fs::flock(&file, FlockOperation::LockExclusive)
-            .map_err(|errno| io("wait for our turn")(errno.into()))?;
-        Ok(Self(file))
-    }
 }
 
 impl Parts {
@@ -90,7 +93,8 @@ impl Parts {
     pub(crate) fn template(&self, spec: &SandboxSpec, look: &Look) -> Result<Template, RuntimeError> {
         make_dir(&self.dir)?;
         let kernel = self.unpacked()?;
-        let (system, digest) = self.system(look)?;
+        let (system, digest) = listing::system(&self.dir, look)?;
+        let git = look.git_identity();
         let command = self.qemu.argv(Role::Template, self.size, self.accelerator, "");
         let mut key = cofferdam_seal::Hasher::new();
         for part in [
@@ -99,20 +103,23 @@ impl Parts {
             &*digest,
             &*command.join("\n"),
             &*format!("{VERSION}"),
+            &*spec.home.to_string_lossy(),
         ] {
             key.update(part.as_bytes());
             key.update(&[0]);
         }
+        key.update(git.unwrap_or_default());
         let key = short(key.finish());
         let dir = self.dir.join("templates").join(key);
         if let Some(found) = self.found(&dir, &system) {
             return Ok(found);
         }
-        let _lock = Lock::take(&self.dir)?;
+        let _lock = Lock::take(&self.dir).map_err(io("wait for our turn"))?;
         if let Some(found) = self.found(&dir, &system) {
             return Ok(found);
         }
-        self.make(spec, &dir, &system, &digest, &kernel)
+        let making = Making { spec, git, system: &system, digest: &digest, kernel: &kernel };
+        self.make(&making, &dir)
     }
 
     /// Whether a machine of this VMM and kernel came up here before, and is kept.
@@ -143,7 +150,9 @@ impl Parts {
         let mut key = cofferdam_seal::Hasher::new();
         key.update(self.kernel.image.to_string_lossy().as_bytes());
         key.update(format!("{:?} {:?}", stamp(&self.kernel.image), self.kernel.modules).as_bytes());
-        key.update(cofferdam_seal::digest(guest_program()).as_bytes());
+        for program in [guest_program(), inside_program()] {
+            key.update(cofferdam_seal::digest(program).as_bytes());
+        }
         let dir = self.dir.join("kernels").join(short(key.finish()));
         if dir.join("initrd").is_file() && dir.join("vmlinux").is_file() {
             return Ok(dir);
@@ -156,103 +165,59 @@ impl Parts {
         Ok(dir)
     }
 
-    /// The system's image: the one that was made last, where no directory has changed since, or another.
-    fn system(&self, look: &Look) -> Result<(PathBuf, String), RuntimeError> {
-        let dir = self.dir.join("system");
-        let of = format!("{}\n{:?}\n{:?}\n", self.program.display(), stamp(&self.program), look.dirs);
-        let kept = fs::read_to_string(dir.join("digest")).ok().filter(|digest| dir.join(digest).is_file());
-        let same = fs::read(dir.join("of")).is_ok_and(|kept| kept == of.as_bytes());
-        if let Some(digest) =
-            kept.filter(|_| same && fs::read(dir.join("seen")).is_ok_and(|seen| holds(&seen)))
-        {
-            return Ok((dir.join(&digest), digest));
-        }
-        let tree = system_tree(look, &self.program)?;
-        let image = Image::of(&tree)
-            .ok_or_else(|| refused("the system has too many files for an image", "use another tier"))?;
-        let digest = short(image.digest());
-        make_dir(&dir)?;
-        let write = |name: &str, bytes: &dyn Fn(&mut File) -> io::Result<()>| -> io::Result<()> {
-            let making = dir.join(format!("{name}.{}", std::process::id()));
-            bytes(&mut File::create(&making)?)?;
-            fs::rename(making, dir.join(name))
-        };
-        let written = write(&digest, &|file| image.keep(file))
-            .and_then(|()| write("seen", &|file| io::Write::write_all(file, &witness(&tree))))
-            .and_then(|()| write("of", &|file| io::Write::write_all(file, of.as_bytes())))
-            .and_then(|()| write("digest", &|file| io::Write::write_all(file, digest.as_bytes())));
-        written.map_err(io("keep the system's image"))?;
-        Ok((dir.join(&digest), digest))
-    }
-
-    fn make(
-        &self,
-        spec: &SandboxSpec,
-        dir: &Path,
-        system: &Path,
-        digest: &str,
-        kernel: &Path,
-    ) -> Result<Template, RuntimeError> {
-        let making = self.dir.join(format!("templates/making-{}", std::process::id()));
+    fn make(&self, making: &Making<'_>, dir: &Path) -> Result<Template, RuntimeError> {
+        let place_of = self.dir.join(format!("templates/making-{}", std::process::id()));
         let mut last = None;
         for _ in 0..2 {
-            let _ = fs::remove_dir_all(&making);
-            make_dir(&making)?;
-            match self.boot(spec, &making, system, digest, kernel) {
+            let _ = fs::remove_dir_all(&place_of);
+            make_dir(&place_of)?;
+            match self.boot(making, &place_of) {
                 Ok(()) => {
-                    place(&making, dir)?;
+                    place(&place_of, dir)?;
                     self.tidy(dir);
-                    let kept = self.found(dir, system);
+                    let kept = self.found(dir, making.system);
                     return kept
                         .ok_or_else(|| refused("the machine that was just booted is gone", "try again"));
                 }
                 Err(error) => last = Some(error),
             }
         }
-        let _ = fs::remove_dir_all(&making);
+        let _ = fs::remove_dir_all(&place_of);
         Err(last.unwrap_or_else(|| refused("no machine was booted", "report this")))
     }
 
-    fn boot(
-        &self,
-        spec: &SandboxSpec,
-        dir: &Path,
-        system: &Path,
-        digest: &str,
-        kernel: &Path,
-    ) -> Result<(), RuntimeError> {
+    fn boot(&self, making: &Making<'_>, dir: &Path) -> Result<(), RuntimeError> {
         let began = Instant::now();
         let command_line = qemu::command_line(self.accelerator);
-        let memory = memory(self.size.memory).map_err(io("make the machine's memory"))?;
+        let memory = memory::own(self.size.memory).map_err(io("make the machine's memory"))?;
         let disk = Disk::default();
-        disk.put(Kept::open(system).map_err(io("open the system's image"))?);
+        disk.put(Kept::open(making.system).map_err(io("open the system's image"))?);
         let start = Start {
-            spec,
+            spec: making.spec,
             dir: &dir.join("run"),
             program: &self.program,
             doors: false,
             argv: self.qemu.argv(Role::Template, self.size, self.accelerator, &command_line),
             memory: memory.as_fd(),
-            kernel: Some(kernel),
-            system: disk,
-            session: Disk::default(),
+            kernel: Some(making.kernel),
+            disks: Disks { system: disk, ..Disks::default() },
         };
         let mut machine = Machine::start(start)?;
         let booted = booted(&mut machine)?;
+        prepared(&machine, making)?;
         self.stop(&mut machine, dir)?;
         let _ = machine.end();
         drop(machine);
-        let ram = OpenOptions::new().write(true).create_new(true).mode(0o600).open(dir.join("ram"));
-        ram.and_then(|ram| copy_memory(&memory, &ram, self.size.memory))
-            .map_err(io("keep the machine's memory"))?;
+        memory::keep(&memory, &dir.join("ram"), self.size.memory).map_err(io("keep the machine's memory"))?;
         let state = fs::read(dir.join("state")).map_err(io("keep the machine's state"))?;
         let manifest = Manifest {
             vmm: self.qemu.clone(),
             accelerator: self.accelerator,
             size: self.size,
             kernel: booted,
+            image: self.kernel.digest()?,
             command_line,
-            system: digest.to_owned(),
+            system: making.digest.to_owned(),
             state: cofferdam_seal::digest(&state).to_string(),
             memory: stamp(&dir.join("ram")).unwrap_or_default(),
             boot_ms: began.elapsed().as_millis() as u64,
@@ -296,16 +261,12 @@ impl Parts {
     }
 }
 
-fn ignore_shared() -> serde_json::Value {
+pub(crate) fn ignore_shared() -> serde_json::Value {
     json!([{ "capability": "x-ignore-shared", "state": true }])
 }
 
-fn short(digest: Digest) -> String {
+pub(crate) fn short(digest: Digest) -> String {
     digest.to_string().chars().filter(char::is_ascii_hexdigit).rev().take(24).collect()
-}
-
-fn stamp(path: &Path) -> Option<(u64, i64, i64)> {
-    fs::metadata(path).ok().map(|meta| (meta.len(), meta.mtime(), meta.mtime_nsec()))
 }
 
 /// Gives what was made its name. Someone else may have been quicker.
@@ -353,65 +314,103 @@ fn booted(machine: &mut Machine) -> Result<String, RuntimeError> {
     }
 }
 
-/// What every session of this user may see of the system, and the program that goes on inside.
-fn system_tree(look: &Look, program: &Path) -> Result<Tree, RuntimeError> {
-    let mut tree = Tree::new();
-    for name in ["dev", "proc", "sys", "run", "tmp", "home", "root", "mnt", "srv"] {
-        tree.dir(Path::new(name));
+/// Has the program inside do all that can be done before anyone comes.
+fn prepared(machine: &Machine, making: &Making<'_>) -> Result<(), RuntimeError> {
+    let failed = |what: String| RuntimeError::Step {
+        step: "prepare",
+        what,
+        fix: format!("set {DEADLINE} to more seconds on a busy host, or run `cofferdam doctor`"),
+    };
+    let home = RawPath::from(making.spec.home.as_path());
+    let ask = Ask::Prepare { home, git: making.git.map(<[u8]>::to_vec) };
+    let house = machine.house.try_clone().and_then(House::new);
+    let told = house.and_then(|mut house| house.ask(&ask, patience(), machine.ended()));
+    match told {
+        Ok(Tell::Done) => Ok(()),
+        Ok(Tell::Refused { what, .. }) => Err(failed(format!("the machine is not ready: {what}"))),
+        Ok(_) => Err(failed("the machine answers something else".into())),
+        Err(error) => Err(failed(format!("the machine is not ready ({error}): {}", machine.tail.said()))),
     }
-    let public = |hidden| Taken { hidden, public: true, ..Taken::default() };
-    for dir in &look.dirs {
-        let below = |path: &PathBuf| path.strip_prefix(dir).ok().map(Path::to_owned);
-        let hidden = look.masked.iter().filter_map(below).collect();
-        tree.take(dir, dir, &public(hidden)).map_err(io(format!("look at {}", dir.display())))?;
-    }
-    for (path, to) in &look.links {
-        tree.link(path, to);
-    }
-    let inside = Path::new(".cofferdam/program");
-    tree.take(inside, program, &Taken::default()).map_err(io(format!("look at {}", program.display())))?;
-    tree.set_mode(inside, 0o755);
-    Ok(tree)
+}
+
+/// A copy whose VMM has been started, and waits for what it is a copy of.
+pub(crate) struct Copied {
+    pub(crate) machine: Machine,
+    sharing: Sharing,
+    state: File,
 }
 
 impl Template {
-    /// Starts a copy, and lets it run up to where the template was stopped.
+    /// Starts a copy. It runs when it is restored.
     pub(crate) fn copy(
         &self,
         parts: &Parts,
         spec: &SandboxSpec,
         dir: &Path,
         doors: bool,
-        session: Disk,
-    ) -> Result<(Machine, Qmp), RuntimeError> {
-        let open = |name: &str| {
-            let path = self.dir.join(name);
-            File::open(&path).map_err(io(format!("open {}", path.display())))
-        };
-        let (state, ram) = (open("state")?, open("ram")?);
-        let ram =
-            private_memory(&ram, self.manifest.size.memory).map_err(io("share the template's memory"))?;
-        let disk = Disk::default();
-        disk.put(Kept::open(&self.system).map_err(io("open the system's image"))?);
-        let start = Start {
+        disks: &Disks,
+    ) -> Result<Copied, RuntimeError> {
+        let (state, sharing) = self.open()?;
+        let machine = Machine::start(self.start(parts, spec, dir, doors, disks, &sharing)?)?;
+        Ok(Copied { machine, sharing, state })
+    }
+
+    fn open(&self) -> Result<(File, Sharing), RuntimeError> {
+        let state = File::open(self.dir.join("state")).map_err(io("open the template's state"))?;
+        let sharing = memory::share(&self.dir.join("ram"), self.manifest.size.memory);
+        Ok((state, sharing.map_err(io("share the template's memory"))?))
+    }
+
+    fn start<'a>(
+        &self,
+        parts: &'a Parts,
+        spec: &'a SandboxSpec,
+        dir: &'a Path,
+        doors: bool,
+        disks: &Disks,
+        sharing: &'a Sharing,
+    ) -> Result<Start<'a>, RuntimeError> {
+        let Manifest { size, accelerator, command_line, .. } = &self.manifest;
+        disks.system.put(Kept::open(&self.system).map_err(io("open the system's image"))?);
+        let argv = parts.qemu.argv(Role::Copy, *size, *accelerator, command_line);
+        let memory = sharing.memory.as_fd();
+        Ok(Start {
             spec,
             dir,
             program: &parts.program,
             doors,
-            argv: parts.qemu.argv(
-                Role::Copy,
-                self.manifest.size,
-                self.manifest.accelerator,
-                &self.manifest.command_line,
-            ),
-            memory: ram.as_fd(),
+            argv,
+            memory,
             kernel: None,
-            system: disk,
-            session,
-        };
-        let machine = Machine::start(start)?;
+            disks: disks.clone(),
+        })
+    }
+
+    /// Lets a copy run on from where the template was stopped.
+    pub(crate) fn restore(&self, copied: Copied) -> Result<(Machine, Qmp), RuntimeError> {
+        let Copied { mut machine, sharing, state } = copied;
+        let monitor = self.go_on(&mut machine, sharing, &state)?;
+        Ok((machine, monitor))
+    }
+
+    /// Ends a machine, and has a copy of this in its place, with the network around it.
+    pub(crate) fn restore_in(
+        &self,
+        machine: &mut Machine,
+        parts: &Parts,
+        spec: &SandboxSpec,
+        disks: &Disks,
+    ) -> Result<Qmp, RuntimeError> {
+        let (state, sharing) = self.open()?;
+        let dir = machine.dir().to_owned();
+        machine.start_again(self.start(parts, spec, &dir, false, disks, &sharing)?)?;
+        self.go_on(machine, sharing, &state)
+    }
+
+    fn go_on(&self, machine: &mut Machine, mut sharing: Sharing, state: &File) -> Result<Qmp, RuntimeError> {
         let restored = || -> io::Result<Qmp> {
             let mut monitor = Qmp::new(machine.monitor.try_clone()?, Duration::from_secs(60))?;
+            sharing.finish()?;
             monitor.ask("migrate-set-capabilities", json!({ "capabilities": ignore_shared() }))?;
             monitor.give("state", state.as_fd())?;
             monitor.ask("migrate-incoming", json!({ "uri": "fd:state" }))?;
@@ -419,50 +418,12 @@ impl Template {
             monitor.ask("cont", json!({}))?;
             Ok(monitor)
         };
-        let monitor = restored().map_err(|error| RuntimeError::Step {
+        let monitor = { restored }().map_err(|error| RuntimeError::Step {
             step: "restore",
             what: format!("the machine could not be copied: {error}; {}", machine.tail.said()),
             fix: format!("remove {} and try again", self.dir.display()),
         })?;
-        Ok((machine, monitor))
+        machine.shares = Some(sharing.memory);
+        Ok(monitor)
     }
-}
-
-fn memory(size: u64) -> io::Result<File> {
-    let memory = rustix::fs::memfd_create(c"cofferdam-vm", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
-    rustix::fs::ftruncate(&memory, size)?;
-    Ok(File::from(memory))
-}
-
-/// What has something in it; the rest stays holes.
-fn copy_memory(from: &File, to: &File, size: u64) -> io::Result<()> {
-    to.set_len(size)?;
-    let mut bytes = vec![0u8; 1 << 20];
-    let mut at = 0;
-    while at < size {
-        at = match rustix::fs::seek(from, SeekFrom::Data(at)) {
-            Ok(at) => at,
-            Err(rustix::io::Errno::NXIO) => break,
-            Err(errno) => return Err(errno.into()),
-        };
-        let end = rustix::fs::seek(from, SeekFrom::Hole(at))?.min(size);
-        while at < end {
-            let most = bytes.len().min(usize::try_from(end - at).unwrap_or(usize::MAX));
-            let part = bytes.get_mut(..most).unwrap_or_default();
-            from.read_exact_at(part, at)?;
-            to.write_all_at(part, at)?;
-            at += most as u64;
-        }
-    }
-    Ok(())
-}
-
-/// The template's memory as a file that nobody can write to, not even who opens it for writing: a copy maps it for
-/// itself, and whoever breaks out of one cannot change what others begin with.
-fn private_memory(from: &File, size: u64) -> io::Result<File> {
-    let memory = memory(size)?;
-    copy_memory(from, &memory, size)?;
-    let seals = SealFlags::WRITE | SealFlags::GROW | SealFlags::SHRINK | SealFlags::SEAL;
-    rustix::fs::fcntl_add_seals(&memory, seals)?;
-    Ok(memory)
 }

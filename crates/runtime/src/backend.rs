@@ -262,6 +262,10 @@ pub trait Sandbox {
     /// over it. Nothing is copied. Says from when on changes in the work dir are others'. Ends what runs inside.
     fn freeze(&mut self, to: &Path) -> Result<Provenance, RuntimeError>;
 
+    /// Whether `freeze` keeps all that runs along with the files, and ends nothing; what is begun with that runs on.
+    fn keeps_processes(&self) -> bool {
+        false
+    }
     /// Drops the session's own layer, and goes on with another over these. Ends what runs inside.
     fn rebase(&mut self, base: Base) -> Result<(), RuntimeError>;
 

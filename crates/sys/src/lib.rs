@@ -24,6 +24,8 @@ pub mod idmap;
 pub mod image;
 #[cfg(feature = "std")]
 pub mod keyring;
+#[cfg(all(feature = "std", target_arch = "x86_64"))]
+pub mod kvm;
 #[cfg(feature = "std")]
 pub mod landlock;
 #[cfg(feature = "std")]

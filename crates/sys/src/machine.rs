@@ -1,8 +1,12 @@
 //! What a virtual machine needs of the machine beneath it, and of its own kernel after it was copied.
 
 use crate::syscall::syscall;
-use rustix::fd::{AsFd, AsRawFd};
+use rustix::fd::{AsFd, AsRawFd, BorrowedFd};
+use rustix::fs::CWD;
 use rustix::io::Errno;
+use rustix::mount::{MoveMountFlags, OpenTreeFlags, move_mount, open_tree};
+use rustix::thread::{ThreadNameSpaceType, move_into_thread_name_spaces};
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 /// How fast this processor counts, in thousands a second, measured over a moment. An emulated processor counts as
@@ -41,8 +45,53 @@ pub fn renew_entropy(seed: &[u8]) -> Result<(), Errno> {
     unsafe { syscall(libc::SYS_ioctl as usize, [pool.as_fd().as_raw_fd() as usize, RNDRESEEDCRNG]) }.map(drop)
 }
 
+/// How many bytes of a socket the other end has not read.
+pub fn unread(socket: BorrowedFd<'_>) -> Result<usize, Errno> {
+    const SIOCOUTQ: usize = 0x5411;
+    let mut count: i32 = 0;
+    // SAFETY: the kernel writes one integer to a place that is alive for the call.
+    unsafe {
+        syscall(libc::SYS_ioctl as usize, [socket.as_raw_fd() as usize, SIOCOUTQ, (&raw mut count) as usize])
+    }?;
+    Ok(usize::try_from(count).unwrap_or(0))
+}
+
+/// Puts files over others, in the mount namespace of the process that this is the descriptor of. What is not there is
+/// left out. A thread of its own goes there and does not come back.
+pub fn cover(process: BorrowedFd<'_>, files: &[(PathBuf, PathBuf)]) -> Result<(), Errno> {
+    let clone = OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC;
+    let trees = files.iter().map(|(from, at)| Ok((open_tree(CWD, from, clone)?, at)));
+    let trees = trees.collect::<Result<Vec<_>, Errno>>()?;
+    let there = || -> Result<(), Errno> {
+        // SAFETY: only this thread's own root and directory become its own; no other thread sees a difference.
+        unsafe { rustix::thread::unshare_unsafe(rustix::thread::UnshareFlags::FS) }?;
+        move_into_thread_name_spaces(process, ThreadNameSpaceType::MOUNT)?;
+        for (tree, at) in &trees {
+            if let Ok(real) = std::fs::canonicalize(at) {
+                move_mount(tree, c"", CWD, &real, MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH)?;
+            }
+        }
+        Ok(())
+    };
+    std::thread::scope(|scope| scope.spawn(there).join().unwrap_or(Err(Errno::IO)))
+}
+
 #[cfg(test)]
 mod tests {
+    use std::io::{Read, Write};
+    use std::os::fd::AsFd;
+    use std::os::unix::net::UnixStream;
+
+    #[test]
+    fn what_nobody_has_read_is_counted() {
+        let (mut ours, mut theirs) = UnixStream::pair().unwrap();
+        assert_eq!(super::unread(ours.as_fd()), Ok(0));
+        ours.write_all(b"hello").unwrap();
+        assert!(super::unread(ours.as_fd()).unwrap() > 0);
+        theirs.read_exact(&mut [0; 5]).unwrap();
+        assert_eq!(super::unread(ours.as_fd()), Ok(0));
+    }
+
     #[test]
     #[cfg(target_arch = "x86_64")]
     fn a_processor_counts_at_a_plausible_rate() {

@@ -82,11 +82,53 @@ pub(crate) fn overlay(
     at: &CStr,
     userxattr: bool,
 ) -> Result<(), Errno> {
+    match stack(lower, false, upper, at, userxattr) {
+        // Before Linux 6.8 they have to be named all at once.
+        Err(Errno::INVAL) if lower.len() > 1 => stack(lower, true, upper, at, userxattr),
+        done => done,
+    }
+}
+
+/// What the kernel takes of one value.
+const LOWERDIR: usize = 256;
+
+/// All names in one, in memory that is there already: the child that mounts may not ask for any. Nothing where a name
+/// has in it what would be taken for its end.
+fn joined<'a>(names: &[CString], text: &'a mut [u8; LOWERDIR]) -> Option<&'a CStr> {
+    let mut at = 0;
+    for (number, name) in names.iter().enumerate() {
+        let bytes = name.as_bytes();
+        if bytes.iter().any(|byte| b":,\\".contains(byte)) {
+            return None;
+        }
+        if number > 0 {
+            *text.get_mut(at)? = b':';
+            at += 1;
+        }
+        text.get_mut(at..at + bytes.len())?.copy_from_slice(bytes);
+        at += bytes.len();
+    }
+    *text.get_mut(at)? = 0;
+    CStr::from_bytes_until_nul(text).ok()
+}
+
+fn stack(
+    lower: &[CString],
+    together: bool,
+    upper: Option<(&CStr, &CStr)>,
+    at: &CStr,
+    userxattr: bool,
+) -> Result<(), Errno> {
     let context = rustix::mount::fsopen(c"overlay", FsOpenFlags::FSOPEN_CLOEXEC)?;
     let set = |key: &CStr, value: &CStr| rustix::mount::fsconfig_set_string(context.as_fd(), key, value);
     let flag = |key: &CStr| rustix::mount::fsconfig_set_flag(context.as_fd(), key);
     match lower {
         [one] => set(c"lowerdir", one)?,
+        several if together => {
+            let mut text = [0; LOWERDIR];
+            let joined = joined(several, &mut text).ok_or(Errno::INVAL)?;
+            set(c"lowerdir", joined)?;
+        }
         several => several.iter().try_for_each(|lower| set(c"lowerdir+", lower))?,
     }
     if let Some((upper, work)) = upper {
@@ -127,4 +169,20 @@ pub(crate) fn pivot_here() -> Result<(), Errno> {
     rustix::process::pivot_root(c".", c".")?;
     rustix::mount::unmount(c".", UnmountFlags::DETACH)?;
     rustix::process::chdir(c"/")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_joined_where_that_can_be_understood() {
+        let names =
+            |names: &[&str]| names.iter().map(|name| CString::new(*name).unwrap()).collect::<Vec<_>>();
+        let mut text = [0; LOWERDIR];
+        assert_eq!(joined(&names(&["../a", "b/c"]), &mut text), Some(c"../a:b/c"));
+        assert_eq!(joined(&names(&["a:b", "c"]), &mut text), None);
+        let long = "x".repeat(200);
+        assert_eq!(joined(&names(&[&long, &long]), &mut text), None);
+    }
 }

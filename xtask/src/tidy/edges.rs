@@ -30,7 +30,8 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("runtime-process", &["model", "sys", "seal", "runtime"]),
     ("guest", &["sys"]),
     // A machine's inside is a sandbox of the process tier, and so is what stands around its VMM.
-    ("runtime-vm", &["model", "sys", "seal", "runtime", "runtime-process", "guest"]),
+    ("inside", &["model", "sys", "runtime", "runtime-process", "guest"]),
+    ("runtime-vm", &["model", "sys", "seal", "runtime", "runtime-process", "guest", "inside"]),
     (
         "engine",
         &[

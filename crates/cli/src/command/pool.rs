@@ -21,7 +21,9 @@ pub(crate) fn run(home: Option<PathBuf>, command: PoolCommand, output: &Output) 
         let egress = if kind.egress { "with a policy" } else { "without a policy" };
         let (profile, users) = (format!("{:?}", kind.profile), format!("{:?}", kind.users));
         let (profile, users) = (profile.to_lowercase(), users.to_lowercase());
-        output.data(&format!("{} ready: profile {profile}, users {users}, {egress}\n", kind.ready))?;
+        let tier = kind.tier;
+        let line = format!("{} ready: tier {tier}, profile {profile}, users {users}, {egress}\n", kind.ready);
+        output.data(&line)?;
     }
     Ok(0)
 }

@@ -65,6 +65,8 @@ mod syscalls;
 #[cfg(test)]
 mod terminal;
 #[cfg(test)]
+mod tiers;
+#[cfg(test)]
 mod tools;
 #[cfg(test)]
 mod trace;

@@ -1,8 +1,10 @@
 //! The microVM tier as people use it: a real kernel is booted, and a real copy of it for every run. One place for
 //! all of it, so that the machine that others are copied from is booted once.
 
+use crate::live::Hall;
 use crate::site;
-use cofferdam_testkit::Site;
+use cofferdam_testkit::{Site, eventually};
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use std::fs;
 
@@ -23,6 +25,22 @@ fn machine<'a>(site: &'a Site, script: &str) -> cofferdam_testkit::Call<'a> {
 fn report(site: &Site) -> Vec<Value> {
     let bodies = site.bodies("enforcement");
     bodies.last().and_then(|body| body["controls"].as_array().cloned()).unwrap_or_default()
+}
+
+/// The VMM among those that this process has started, and those that they have.
+fn vmm_of(process: Pid) -> Option<Pid> {
+    let above = |pid: i32| -> Option<i32> {
+        let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+        status.lines().find_map(|line| line.strip_prefix("PPid:")?.trim().parse().ok())
+    };
+    let all = fs::read_dir("/proc").unwrap().flatten();
+    let pids = all.filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
+    let is_vmm = |pid: &i32| {
+        fs::read_to_string(format!("/proc/{pid}/comm")).is_ok_and(|name| name.starts_with("qemu"))
+            && std::iter::successors(Some(*pid), |pid| above(*pid))
+                .any(|pid| pid == process.as_raw_nonzero().get())
+    };
+    pids.into_iter().find(is_vmm).and_then(Pid::from_raw)
 }
 
 #[test]
@@ -64,8 +82,26 @@ fn a_machine_runs_commands_and_hands_over_what_they_changed() {
     assert_eq!(done.out(), "403\n403\n", "{}", done.err());
     assert!(done.err().contains("denied.example"), "{}", done.err());
 
-    // A limit that is held by the clock outside, and one that the machine's own kernel holds.
-    machine(&site, "sleep 1000").with(&["--timeout", "1s"]).exits(124);
+    // A VMM that is killed takes its session along, and the trace is sound.
+    let hall = Hall(&site);
+    let id = hall.create(&["--name", "killed", "--isolation", "microvm"]);
+    hall.does("killed", "true");
+    kill_process(vmm_of(hall.supervisor().unwrap()).expect("a VMM runs"), Signal::KILL).unwrap();
+    eventually("the session to be gone", || {
+        (!hall.call(&["ls"]).exits(0).out().contains("killed")).then_some(())
+    });
+    site.call(&["trace", "verify", &id]).exits(0);
+    drop(hall);
+
+    // A template that is damaged is not used: another is booted, or it is said that none could be, in time.
+    let template = fs::read_dir(site.state().join("vm/templates")).unwrap().next().unwrap().unwrap().path();
+    let mut state = fs::read(template.join("state")).unwrap();
+    let middle = state.len() / 2;
+    state[middle] ^= 1;
+    fs::write(template.join("state"), state).unwrap();
+    let done = machine(&site, "echo ran").env("COFFERDAM_VM_BOOT_SECONDS", "0").exits(125);
+    assert!(done.out().is_empty() && done.err().contains("did not boot within 0 s"), "{}", done.err());
+    assert!(!template.exists(), "what is damaged is gone");
 }
 
 #[test]
@@ -79,6 +115,14 @@ fn what_is_missing_is_refused_by_name() {
     refused("COFFERDAM_VM_QEMU", "/bin/true", "/bin/true cannot be used");
     refused("COFFERDAM_VM_KERNEL", "/nowhere/vmlinuz", "/nowhere/vmlinuz");
     refused("COFFERDAM_VM_KERNEL", "/bin/true", "PVH");
+    refused("COFFERDAM_VM_ACCEL", "warp", "COFFERDAM_VM_ACCEL");
+    // Who executes instructions here was found out by having some executed, and is told with the reason.
+    let told = site.call(&["doctor"]).done().out();
+    let told = told.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(told.contains("no KVM: ") || told.contains("on KVM: "), "{told}");
+    if told.contains("no KVM: ") {
+        refused("COFFERDAM_VM_ACCEL", "kvm", "KVM cannot be used");
+    }
     let mount = format!("{}:/agents:rw", site.home().display());
     let done = site.run(&["true"]).with(&["--isolation", "microvm", "--mount", &mount]).done();
     assert_eq!(done.code(), 125, "{}", done.err());

@@ -116,7 +116,10 @@ impl Holder {
         shelf: &Shelf,
         prepared: Option<Box<dyn Begun>>,
     ) -> Result<(Self, Mailbox), EngineError> {
-        let CreateAsked { spec, by, durable, caller, from, .. } = asked;
+        let CreateAsked { mut spec, by, durable, caller, from, .. } = asked;
+        if let Some(from) = &from {
+            tiers::of_layers(&mut spec, &shelf.base(&from.layers, from.since))?;
+        }
         let ttl = operator.ttl(&spec.live)?;
         let caller = Caller::Asker(caller);
         let place = engine.place(tiers::choose(&engine.home, &spec)?, &spec, &nobody, &caller)?;

@@ -8,7 +8,7 @@ use crate::Engine;
 use crate::control::{Question, Reply, unexpected};
 use crate::error::EngineError;
 use crate::tiers;
-use cofferdam_model::{Isolation, PoolInfo, PoolKind, Profile, SessionId, SessionSpec, UserMode};
+use cofferdam_model::{Isolation, PoolInfo, PoolKind, Profile, SessionId, SessionSpec, Tier, UserMode};
 use cofferdam_runtime::{Begun, Network, SandboxSpec};
 use rustix::fs::FlockOperation;
 use std::fs::{self, DirBuilder, File, OpenOptions};
@@ -29,6 +29,7 @@ const AFTER: Duration = Duration::from_millis(100);
 /// What has to be known before anything is begun.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Kind {
+    tier: Tier,
     profile: Profile,
     users: UserMode,
     egress: bool,
@@ -37,12 +38,15 @@ pub(super) struct Kind {
 impl Kind {
     /// Nothing for a session that no prepared sandbox fits.
     pub(super) fn of(spec: &SessionSpec) -> Option<Self> {
-        let here =
-            matches!(spec.isolation, Isolation::Auto | Isolation::Tier(cofferdam_model::Tier::Process));
-        // Whether anything leaves is known of a registry of tools only when it is read.
-        let here = here && spec.tools.is_none();
+        let tier = match spec.isolation {
+            Isolation::Auto => Tier::Process,
+            Isolation::Tier(tier @ (Tier::Process | Tier::Microvm)) => tier,
+            Isolation::Tier(_) => return None,
+        };
         let egress = spec.policy.is_some();
-        here.then_some(Self { profile: spec.profile, users: spec.users, egress })
+        // Whether anything leaves is known of a registry of tools only when it is read.
+        let here = spec.tools.is_none();
+        here.then_some(Self { tier, profile: spec.profile, users: spec.users, egress })
     }
 }
 
@@ -105,6 +109,7 @@ impl Pool {
         let shelf = self.shelf();
         let ready = |kind: &Kind| shelf.ready.iter().filter(|ready| ready.kind == *kind).count();
         let kinds = shelf.kinds.iter().map(|kind| PoolKind {
+            tier: kind.tier,
             profile: kind.profile,
             users: kind.users,
             egress: kind.egress,
@@ -217,7 +222,9 @@ impl Engine {
     fn begin_for_nobody(&self, kind: Kind) -> Result<(Box<dyn Begun>, PathBuf), EngineError> {
         let failed = |source| EngineError::Io { doing: "mark a prepared sandbox", source };
         let id = self.new_id()?;
-        let spec = SessionSpec { profile: kind.profile, users: kind.users, ..SessionSpec::default() };
+        let isolation = Isolation::Tier(kind.tier);
+        let spec =
+            SessionSpec { isolation, profile: kind.profile, users: kind.users, ..SessionSpec::default() };
         let dir = self.home.pool_dir();
         DirBuilder::new().recursive(true).mode(0o700).create(&dir).map_err(failed)?;
         let mark = dir.join(id.as_str());

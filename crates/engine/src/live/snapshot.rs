@@ -13,12 +13,25 @@ use cofferdam_model::{Provenance, SessionId, Snapshot};
 impl Holder {
     /// Moves what the session did so far to the shelf, and goes on over it.
     fn freeze(&mut self, force: bool, by: &str) -> Result<(Vec<SessionId>, Provenance), EngineError> {
-        self.make_ready(force, by)?;
+        // What keeps its processes has them stand still, and nothing of it ends.
+        let alive = self.standing.sandbox.keeps_processes();
+        self.make_ready(force || alive, by)?;
+        if alive {
+            self.relay.say_all()?;
+        }
         let layer = Engine { home: self.standing.home.clone() }.new_id()?;
         let session = self.standing.session.clone();
         let before = self.shelf.held(&session);
         let to = self.shelf.place(&session, &layer)?;
         let frozen = self.standing.sandbox.freeze(&to);
+        if alive && frozen.is_ok() {
+            // It is whole by itself, and the session goes on without it: beside what it began with, only the last is
+            // needed, by those who are about to begin with it.
+            let needed = [layer.clone()].into_iter().chain(before.last().cloned()).collect();
+            self.shelf.hold(&session, needed)?;
+            self.shelf.sweep();
+            return Ok((vec![layer], frozen?));
+        }
         if frozen.is_err() && !to.join("upper").exists() {
             self.shelf.hold(&session, before)?;
             self.shelf.sweep();
@@ -62,6 +75,10 @@ impl Holder {
 
     /// What it takes to make sessions that begin as this one is now.
     pub(super) fn fork(&mut self, count: usize, by: &str) -> Result<CreateAsked, EngineError> {
+        if count == 0 && self.standing.sandbox.keeps_processes() {
+            let text = "the files of a machine are its own and cannot be put into an archive: copy them out with `session cp`";
+            return Err(EngineError::Declined(text.into()));
+        }
         let (layers, since) = self.freeze(false, by)?;
         match count {
             // For an archive.

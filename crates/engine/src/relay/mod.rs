@@ -33,6 +33,9 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+/// For the guest to read what it is sent.
+const SAYING: Duration = Duration::from_secs(5);
+
 /// The caller's side of a command.
 pub struct Stdio {
     /// Nothing: the command's input is empty.
@@ -140,6 +143,23 @@ impl Relay {
         self.client.flush()?;
         self.execs.push(Running::task(id, task, hub, wake));
         Ok(id)
+    }
+
+    /// Sends all there is to send: whoever keeps the guest as it is now must not have it in the middle of a word.
+    pub(crate) fn say_all(&mut self) -> Result<(), EngineError> {
+        let until = Instant::now() + SAYING;
+        loop {
+            self.client.flush()?;
+            if !self.client.wants_write() {
+                return Ok(());
+            }
+            if Instant::now() > until {
+                let text = "the guest does not read what is sent to it: try again";
+                return Err(EngineError::Declined(text.into()));
+            }
+            let mut set = [PollFd::new(&self.client, PollFlags::OUT)];
+            let _ = rustix::event::poll(&mut set, Some(&Timespec { tv_sec: 0, tv_nsec: 50_000_000 }));
+        }
     }
 
     /// What keeps the session at work: its commands, and what the guest does itself.

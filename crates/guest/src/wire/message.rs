@@ -138,6 +138,13 @@ pub enum Fault {
     Credit,
 }
 
+/// From a host that has never spoken to this guest: the machine that it lives in was copied.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Attach {
+    /// What was on its way to the other host ends with these bytes.
+    pub mark: [u8; 32],
+}
+
 /// What the guest says, but for data.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ToHost {
@@ -158,6 +165,7 @@ pub enum ToGuest<'a> {
     Window(Window),
     Resize(Resize),
     Signal(Signal),
+    Attach(Attach),
 }
 
 /// All of the body and nothing else.
@@ -177,7 +185,9 @@ impl ToHost {
             Kind::Window => read(kind, body).map(Self::Window),
             Kind::Exited => read(kind, body).map(Self::Exited),
             Kind::Fault => read(kind, body).map(Self::Fault),
-            Kind::Exec | Kind::Task | Kind::Data | Kind::Resize | Kind::Signal => Err(FrameError::Side(kind)),
+            Kind::Exec | Kind::Task | Kind::Data | Kind::Resize | Kind::Signal | Kind::Attach => {
+                Err(FrameError::Side(kind))
+            }
         }
     }
 }
@@ -191,6 +201,7 @@ impl<'a> ToGuest<'a> {
             Kind::Window => read(kind, body).map(Self::Window),
             Kind::Resize => read(kind, body).map(Self::Resize),
             Kind::Signal => read(kind, body).map(Self::Signal),
+            Kind::Attach => read(kind, body).map(Self::Attach),
             Kind::Hello | Kind::Started | Kind::Data | Kind::Exited | Kind::Fault => {
                 Err(FrameError::Side(kind))
             }

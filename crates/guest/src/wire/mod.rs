@@ -8,8 +8,8 @@ mod reader;
 mod task;
 
 pub use message::{
-    Exec, Exited, Fault, Hello, Outcome, Resize, Signal, Size, Started, Stdin, Step, Target, ToGuest, ToHost,
-    Usage, User, Window, put, put_empty,
+    Attach, Exec, Exited, Fault, Hello, Outcome, Resize, Signal, Size, Started, Stdin, Step, Target, ToGuest,
+    ToHost, Usage, User, Window, put, put_empty,
 };
 pub use reader::{Part, Reader};
 pub use task::{
@@ -56,6 +56,9 @@ pub enum Kind {
     Fault = 10,
     /// Host: do this. From here on it is as an exec that has one output.
     Task = 11,
+    /// Host: I am another one than you have spoken to. What runs goes on, and belongs to nobody; the guest begins
+    /// anew, after the mark, with its first frame.
+    Attach = 12,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -107,8 +110,8 @@ pub struct Header {
 
 impl Kind {
     fn from_byte(byte: u8) -> Option<Self> {
-        use Kind::{Data, Eof, Exec, Exited, Fault, Hello, Resize, Signal, Started, Task, Window};
-        [Hello, Exec, Started, Data, Eof, Window, Resize, Signal, Exited, Fault, Task]
+        use Kind::{Attach, Data, Eof, Exec, Exited, Fault, Hello, Resize, Signal, Started, Task, Window};
+        [Hello, Exec, Started, Data, Eof, Window, Resize, Signal, Exited, Fault, Task, Attach]
             .into_iter()
             .find(|kind| *kind as u8 == byte)
     }
@@ -116,7 +119,9 @@ impl Kind {
     const fn may_come_from(self, side: Side) -> bool {
         match self {
             Self::Data | Self::Eof | Self::Window => true,
-            Self::Exec | Self::Resize | Self::Signal | Self::Task => matches!(side, Side::Host),
+            Self::Exec | Self::Resize | Self::Signal | Self::Task | Self::Attach => {
+                matches!(side, Side::Host)
+            }
             Self::Hello | Self::Started | Self::Exited | Self::Fault => matches!(side, Side::Guest),
         }
     }
@@ -148,7 +153,7 @@ impl Kind {
     }
 
     const fn is_about_an_exec(self) -> bool {
-        !matches!(self, Self::Hello | Self::Fault)
+        !matches!(self, Self::Hello | Self::Fault | Self::Attach)
     }
 }
 

@@ -146,6 +146,26 @@ impl Kept {
         Ok(Self { from: From::File(file), begin: 24, meta, extents, open: Vec::new() })
     }
 
+    /// Writes down what it is made of, to be opened again.
+    pub(crate) fn keep(&self, path: &Path) -> io::Result<()> {
+        let mut to = File::create_new(path)?;
+        match &self.from {
+            From::File(file) => {
+                let mut from = file.try_clone()?;
+                io::Seek::rewind(&mut from)?;
+                io::copy(&mut from, &mut to)?;
+            }
+            From::Memory(all) => {
+                let names = (all.len() as u64).saturating_sub(self.meta + self.extents);
+                for length in [self.meta, self.extents, names] {
+                    to.write_all(&length.to_le_bytes())?;
+                }
+                to.write_all(all)?;
+            }
+        }
+        to.sync_data()
+    }
+
     /// Fills `bytes` with what the disk has from `at` on. Beyond its end there is nothing but zeros.
     pub(crate) fn read(&mut self, at: u64, bytes: &mut [u8]) -> io::Result<()> {
         let mut done = 0;

@@ -113,15 +113,6 @@ impl Tree {
         at
     }
 
-    /// Makes what is there already one of this mode.
-    pub(crate) fn set_mode(&mut self, path: &Path, mode: u16) {
-        let parts = path.components().filter(|part| matches!(part, Component::Normal(_)));
-        let found = parts.into_iter().try_fold(0, |at, part| self.child(at, part.as_os_str()));
-        if let Some(node) = found.and_then(|id| self.nodes.get_mut(id)) {
-            node.mode = mode;
-        }
-    }
-
     /// A file of our own.
     pub(crate) fn file(&mut self, path: &Path, bytes: Vec<u8>, mode: u16) {
         let (Some(above), Some(name)) = (path.parent(), path.file_name()) else { return };

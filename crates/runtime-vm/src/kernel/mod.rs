@@ -17,6 +17,11 @@ pub(crate) const MODULES: &str = "COFFERDAM_VM_MODULES";
 
 const FIX: &str = "sudo apt-get install linux-image-cloud-amd64, or name a kernel with COFFERDAM_VM_KERNEL";
 
+/// The program that makes the inside, ready to be put into the files that a kernel starts with.
+pub(crate) fn inside_program() -> &'static [u8] {
+    include_bytes!(concat!(env!("OUT_DIR"), "/cofferdam-inside"))
+}
+
 /// A kernel with its modules.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Kernel {
@@ -40,6 +45,13 @@ impl Kernel {
             Some(image) => Self::named(image, env(MODULES)),
             None => Self::packaged(Path::new("/boot"), Path::new("/lib/modules")),
         }
+    }
+
+    /// What it is, by its bytes.
+    pub(crate) fn digest(&self) -> Result<String, RuntimeError> {
+        let bytes = fs::read(&self.image)
+            .map_err(RuntimeError::io(format!("read the kernel {}", self.image.display())))?;
+        Ok(cofferdam_seal::digest(&bytes).to_string())
     }
 
     fn named(image: PathBuf, modules: Option<PathBuf>) -> Result<Self, RuntimeError> {
@@ -79,6 +91,7 @@ impl Kernel {
             archive.dir(dir);
         }
         archive.file("init", guest_program(), true);
+        archive.file("program", inside_program(), true);
         let loaded = match &self.modules {
             Some(dir) => modules::collect(dir)?,
             None => Vec::new(),

@@ -16,6 +16,9 @@ use rustix::pipe::{PipeFlags, pipe_with};
 use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 use rustix::termios::tcgetpgrp;
 
+/// What no exec is called that a host asks for.
+const NOBODY: u32 = 0;
+
 pub(crate) struct Exec {
     pub(crate) id: u32,
     /// Until it is reaped: after that the number may be another's.
@@ -140,9 +143,18 @@ impl Exec {
             while output.pump(self.id, outbox).is_some() {}
         }
         if !self.outputs.iter().any(Output::is_open) {
-            outbox.put(Kind::Exited, self.id, None, &exited);
+            if self.id != NOBODY {
+                outbox.put(Kind::Exited, self.id, None, &exited);
+            }
             self.over = true;
         }
+    }
+
+    /// The host that asked for it is another machine's now.
+    pub(crate) fn forget(&mut self) {
+        self.id = NOBODY;
+        self.input = None;
+        self.outputs.iter_mut().for_each(Output::forget);
     }
 
     /// Output of a command that runs is waited for; what one has left is fetched without waiting.

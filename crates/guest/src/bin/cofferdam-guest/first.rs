@@ -18,11 +18,12 @@ use rustix::time::Timespec;
 /// Where the initial file system has the modules, and the order in which they are loaded.
 const MODULES: &core::ffi::CStr = c"/modules";
 const ROOT: &core::ffi::CStr = c"/root";
-/// Where the image has the program that goes on.
-const PROGRAM: &core::ffi::CStr = c"/.cofferdam/program";
-const WORD: &core::ffi::CStr = c"vm-inside";
+/// The program that goes on: in the initial file system, in the root that is made, and as it is found there.
+const PROGRAM: &core::ffi::CStr = c"/program";
+const COPY: &core::ffi::CStr = c"/root/run/program";
+const PLACE: &core::ffi::CStr = c"/run/program";
 /// Disks in the order in which the kernel may name them.
-const DISKS: [&core::ffi::CStr; 2] = [c"/dev/vda", c"/dev/vdb"];
+const DISKS: [&core::ffi::CStr; 3] = [c"/dev/vda", c"/dev/vdb", c"/dev/vdc"];
 /// Waits for the disk of a millisecond each.
 const PATIENCE: u32 = 10_000;
 
@@ -62,12 +63,25 @@ fn begin() -> Result<Pid, Doing> {
     ] {
         put(kind, place)?;
     }
+    copy_program().map_err(at("copy the program that makes the inside"))?;
     let moved = rustix::process::chdir(ROOT)
         .and_then(|()| mount_move(c".", c"/"))
         .and_then(|()| rustix::process::chroot(c"."))
         .and_then(|()| rustix::process::chdir(c"/"));
     moved.map_err(at("make the image the root"))?;
     start()
+}
+
+fn copy_program() -> Result<(), Errno> {
+    let bytes = read(PROGRAM, CWD)?;
+    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::CLOEXEC;
+    let to = rustix::fs::openat(CWD, COPY, flags, Mode::RWXU)?;
+    let mut rest = bytes.as_slice();
+    while !rest.is_empty() {
+        let count = rustix::io::write(&to, rest)?;
+        rest = rest.get(count..).unwrap_or_default();
+    }
+    Ok(())
 }
 
 fn put(kind: &core::ffi::CStr, place: &core::ffi::CStr) -> Result<(), Doing> {
@@ -105,7 +119,7 @@ fn load_modules() -> Result<(), Doing> {
     Ok(())
 }
 
-/// Of the two disks it is the one that has a file system by now.
+/// Of the disks it is the one that has a file system by now.
 fn mount_image() -> Result<(), Doing> {
     let mut last = Errno::NODEV;
     for _ in 0..PATIENCE {
@@ -125,7 +139,7 @@ fn mount_image() -> Result<(), Doing> {
 
 fn start() -> Result<Pid, Doing> {
     let failed = at("start the program that makes the inside");
-    let argv = [CString::from(PROGRAM), CString::from(WORD)];
+    let argv = [CString::from(PLACE)];
     let env = [CString::from(c"PATH=/usr/sbin:/usr/bin:/sbin:/bin")];
     let flags = OFlags::RDWR | OFlags::CLOEXEC;
     let console = rustix::fs::openat(CWD, c"/dev/console", flags, Mode::empty()).map_err(&failed)?;

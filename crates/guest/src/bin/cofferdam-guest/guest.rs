@@ -5,8 +5,8 @@ use crate::outbox::{COPY_MAX, Outbox};
 use alloc::vec::Vec;
 use cofferdam_guest::exit;
 use cofferdam_guest::wire::{
-    EXECS_MAX, Fault, FrameError, Header, Hello, Kind, Outcome, Part, Reader, Side, Step, Stream, Target,
-    ToGuest,
+    Attach, EXECS_MAX, Fault, FrameError, Header, Hello, Kind, Outcome, Part, Reader, Side, Step, Stream,
+    Target, ToGuest,
 };
 use cofferdam_sys::reap::reap;
 use cofferdam_sys::signal::Signals;
@@ -69,8 +69,7 @@ impl Guest {
 
     /// Until the host is gone; what the process shall exit with.
     pub(crate) fn serve(&mut self) -> i32 {
-        let hello = Hello { pid: self.pid.as_raw_nonzero().get() as u32 };
-        self.outbox.put(Kind::Hello, 0, None, &hello);
+        self.outbox.put(Kind::Hello, 0, None, &self.hello());
         let end = self.run();
         if let End::Fault(fault) = end {
             self.outbox.put(Kind::Fault, 0, None, &fault);
@@ -86,6 +85,10 @@ impl Guest {
             End::Fault(_) => exit::PROTOCOL,
             End::System => exit::SYSTEM,
         }
+    }
+
+    fn hello(&self) -> Hello {
+        Hello { pid: self.pid.as_raw_nonzero().get() as u32 }
     }
 
     fn run(&mut self) -> End {
@@ -192,8 +195,9 @@ impl Guest {
             Err(Errno::AGAIN | Errno::INTR) => return Ok(()),
             Err(_) => return Err(End::Closed),
         }
+        let hello = self.hello();
         while let Some(part) = self.inbox.next_part().map_err(|_| End::Fault(Fault::Frame))? {
-            hear(part, &mut self.execs, &mut self.outbox).map_err(End::Fault)?;
+            hear(part, &mut self.execs, &mut self.outbox, hello).map_err(End::Fault)?;
         }
         Ok(())
     }
@@ -221,7 +225,7 @@ impl Guest {
 }
 
 /// What comes for an exec that has ended was under way when it did: it is passed over.
-fn hear(part: Part<'_>, execs: &mut Vec<Exec>, outbox: &mut Outbox) -> Result<(), Fault> {
+fn hear(part: Part<'_>, execs: &mut Vec<Exec>, outbox: &mut Outbox, hello: Hello) -> Result<(), Fault> {
     match part {
         Part::Data { id, bytes, .. } => {
             let Some(exec) = execs.iter_mut().find(|exec| exec.id == id) else { return Ok(()) };
@@ -232,6 +236,12 @@ fn hear(part: Part<'_>, execs: &mut Vec<Exec>, outbox: &mut Outbox) -> Result<()
         }
         Part::Message { header, body } => {
             let message = ToGuest::decode(header.kind, body).map_err(|_: FrameError| Fault::Frame)?;
+            if let ToGuest::Attach(Attach { mark }) = message {
+                execs.iter_mut().for_each(Exec::forget);
+                outbox.put_raw(&mark);
+                outbox.put(Kind::Hello, 0, None, &hello);
+                return Ok(());
+            }
             obey(header, message, execs, outbox)?;
         }
     }
@@ -268,7 +278,7 @@ fn obey(
     };
     let Some(exec) = known.and_then(|at| execs.get_mut(at)) else { return Ok(()) };
     match message {
-        ToGuest::Exec(_) | ToGuest::Task(_) => (),
+        ToGuest::Exec(_) | ToGuest::Task(_) | ToGuest::Attach(_) => (),
         ToGuest::Eof => {
             if let Some(input) = &mut exec.input {
                 input.end();

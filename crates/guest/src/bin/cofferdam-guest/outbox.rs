@@ -90,6 +90,11 @@ impl Outbox {
         let _ = wire::put(self.end(), kind, id, stream, body);
     }
 
+    /// Bytes that are no frame, between frames.
+    pub(crate) fn put_raw(&mut self, bytes: &[u8]) {
+        self.end().extend_from_slice(bytes);
+    }
+
     pub(crate) fn put_eof(&mut self, id: u32, stream: Stream) {
         wire::put_empty(self.end(), Kind::Eof, id, stream);
     }

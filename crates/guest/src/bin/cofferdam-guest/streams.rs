@@ -115,11 +115,34 @@ pub(crate) struct Output {
     /// The command has exited and this much of what it wrote is left: others may hold the stream open and
     /// write on, but nobody waits for them.
     left: Option<usize>,
+    /// Nobody is to have it: it is read, so that whoever writes goes on, and that is all.
+    unheard: bool,
 }
 
 impl Output {
     pub(crate) const fn new(stream: Stream, fd: OwnedFd) -> Self {
-        Self { stream, fd, credit: WINDOW, open: true, splices: false, left: None }
+        Self { stream, fd, credit: WINDOW, open: true, splices: false, left: None, unheard: false }
+    }
+
+    pub(crate) const fn forget(&mut self) {
+        self.unheard = true;
+        self.credit = WINDOW;
+    }
+
+    fn drain(&mut self) -> Option<usize> {
+        let mut bytes = [0; 4096];
+        match rustix::io::read(&self.fd, &mut bytes) {
+            Ok(count @ 1..) => {
+                self.left = self.left.map(|left| left.saturating_sub(count));
+                Some(count)
+            }
+            Err(Errno::INTR) => None,
+            Err(Errno::AGAIN) if self.left.is_none() => None,
+            _ => {
+                self.open = false;
+                None
+            }
+        }
     }
 
     pub(crate) fn fd(&self) -> BorrowedFd<'_> {
@@ -154,6 +177,10 @@ impl Output {
 
     /// Moves one frame, if there is anything and room for it. Ends the stream where it ends.
     pub(crate) fn pump(&mut self, id: u32, outbox: &mut Outbox) -> Option<usize> {
+        if self.unheard {
+            self.open &= self.left != Some(0);
+            return if self.open { self.drain() } else { None };
+        }
         if self.open && self.left == Some(0) {
             self.finish(id, outbox);
         }

@@ -17,7 +17,7 @@ use std::os::fd::OwnedFd;
 
 /// Which end of the stream this is.
 #[derive(Debug)]
-pub(crate) enum Far {
+pub enum Far {
     /// In the machine, where connections come from.
     Inside(Box<Doors>),
     /// Around the VMM, where they are opened.
@@ -25,7 +25,7 @@ pub(crate) enum Far {
 }
 
 /// Carries until the stream, or what `ended` stands for, has ended.
-pub(crate) fn carry(stream: OwnedFd, far: Far, ended: Option<OwnedFd>) -> io::Result<()> {
+pub fn carry(stream: OwnedFd, far: Far, ended: Option<OwnedFd>) -> io::Result<()> {
     let mut pump = Pump::new(stream, ended)?;
     match far {
         Far::Inside(doors) => near::Near::new(*doors)?.run(&mut pump),

@@ -7,8 +7,6 @@ use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 
 const NEW: &str = "/run/root";
-/// Where the session's disk is mounted.
-pub(super) const SESSION: &str = "/run/session";
 /// What the first process has mounted for us, and what is made anew.
 const MOVED: [&str; 3] = ["dev", "proc", "sys"];
 const OWN: [&str; 2] = ["run", "tmp"];
@@ -16,7 +14,7 @@ const OWN: [&str; 2] = ["run", "tmp"];
 const OPEN: [&str; 5] = ["home", "root", "mnt", "srv", "var"];
 
 /// The system's image cannot be added to, so the root is a directory in memory on which it is shown.
-pub(super) fn root() -> io::Result<()> {
+pub(crate) fn root() -> io::Result<()> {
     let new = Path::new(NEW);
     fs::create_dir(new)?;
     mount("tmpfs", new, "tmpfs", MountFlags::empty(), Some(c"mode=755"))?;
@@ -63,7 +61,7 @@ fn open(from: &Path, to: &Path, levels: usize) -> io::Result<()> {
 }
 
 /// All controllers that there are, for groups below.
-pub(super) fn groups() -> io::Result<()> {
+pub(crate) fn groups() -> io::Result<()> {
     let root = Path::new("/sys/fs/cgroup");
     mount("cgroup2", root, "cgroup2", MountFlags::empty(), None)?;
     for controller in ["cpu", "memory", "pids"] {
@@ -73,7 +71,7 @@ pub(super) fn groups() -> io::Result<()> {
 }
 
 /// A port of the machine, by the name that the VMM gave it.
-pub(super) fn port(name: &str) -> io::Result<File> {
+pub(crate) fn port(name: &str) -> io::Result<File> {
     for entry in fs::read_dir("/sys/class/virtio-ports")? {
         let entry = entry?;
         if fs::read_to_string(entry.path().join("name"))?.trim() == name {
@@ -84,15 +82,19 @@ pub(super) fn port(name: &str) -> io::Result<File> {
     Err(io::ErrorKind::NotFound.into())
 }
 
-/// Mounts the session's disk, and shows its directories and files where they are on the host.
-pub(super) fn show(paths: &[PathBuf]) -> io::Result<()> {
-    let session = Path::new(SESSION);
-    fs::create_dir_all(session)?;
-    let disk = session_disk()?;
-    mount(&disk, session, "erofs", MountFlags::RDONLY, None)?;
+/// Where a disk is mounted.
+pub(crate) fn place_of(disk: &str) -> PathBuf {
+    Path::new("/run/disks").join(disk)
+}
+
+/// Mounts a disk, and shows its directories and files where they are on the host.
+pub(crate) fn show(disk: &str, paths: &[PathBuf]) -> io::Result<()> {
+    let place = place_of(disk);
+    fs::create_dir_all(&place)?;
+    mount(device(disk)?, &place, "erofs", MountFlags::RDONLY, None)?;
     for path in paths {
         let below = path.strip_prefix("/").unwrap_or(path);
-        let from = session.join(below);
+        let from = place.join(below);
         if fs::symlink_metadata(&from)?.is_dir() {
             fs::create_dir_all(path)?;
         } else {
@@ -106,18 +108,57 @@ pub(super) fn show(paths: &[PathBuf]) -> io::Result<()> {
     Ok(())
 }
 
-/// The disk that the root is not on.
-fn session_disk() -> io::Result<PathBuf> {
-    let mounts = fs::read_to_string("/proc/mounts")?;
-    let used = |disk: &str| mounts.lines().any(|line| line.starts_with(&format!("{disk} ")));
-    let disk = ["/dev/vda", "/dev/vdb"].into_iter().find(|disk| Path::new(disk).exists() && !used(disk));
-    disk.map(PathBuf::from).ok_or_else(|| io::ErrorKind::NotFound.into())
+/// The device of a disk, by the name that the VMM gave it.
+fn device(disk: &str) -> io::Result<PathBuf> {
+    for entry in fs::read_dir("/sys/block")? {
+        let entry = entry?;
+        if fs::read_to_string(entry.path().join("serial")).is_ok_and(|serial| serial.trim() == disk) {
+            return Ok(Path::new("/dev").join(entry.file_name()));
+        }
+    }
+    Err(io::ErrorKind::NotFound.into())
 }
 
-/// A place for changes, no larger than is allowed.
-pub(super) fn layers(at: &Path, bytes: u64) -> io::Result<()> {
+/// A place for changes.
+pub(crate) fn layers(at: &Path) -> io::Result<()> {
     fs::create_dir_all(at)?;
-    let options = std::ffi::CString::new(format!("mode=700,size={bytes}")).map_err(io::Error::other)?;
-    mount("tmpfs", at, "tmpfs", MountFlags::empty(), Some(options.as_c_str()))?;
-    Ok(())
+    Ok(mount("tmpfs", at, "tmpfs", MountFlags::empty(), Some(c"mode=700"))?)
+}
+
+/// Makes it no larger than is allowed.
+pub(crate) fn bound(at: &Path, bytes: u64) -> io::Result<()> {
+    Ok(rustix::mount::mount_remount(at, MountFlags::empty(), format!("size={bytes}"))?)
+}
+
+/// What tells this machine from others. It is written to in place, so that whoever has it shown sees the new one.
+pub(crate) const MACHINE_ID: &str = "/run/machine-id";
+
+/// Shows it where programs look, in the machine's own root, of which every inside shows a part.
+pub(crate) fn machine_id() -> io::Result<()> {
+    fs::write(MACHINE_ID, "uninitialized\n")?;
+    Ok(mount_bind(MACHINE_ID, "/etc/machine-id")?)
+}
+
+/// Gives a name to the machine, and to every inside that has its own: a thread goes there to say it.
+pub(crate) fn name_hosts(name: &str) {
+    let _ = rustix::system::sethostname(name.as_bytes());
+    let own = fs::read_link("/proc/self/ns/uts").ok();
+    let mut met = vec![own];
+    for entry in fs::read_dir("/proc").into_iter().flatten().flatten() {
+        let link = entry.path().join("ns/uts");
+        let Ok(space) = fs::read_link(&link) else { continue };
+        if met.contains(&Some(space.clone())) {
+            continue;
+        }
+        met.push(Some(space));
+        let Ok(open) = File::open(&link) else { continue };
+        let name = name.to_owned();
+        let there = std::thread::spawn(move || {
+            let kind = Some(rustix::thread::LinkNameSpaceType::HostNameAndNISDomainName);
+            if rustix::thread::move_into_link_name_space(std::os::fd::AsFd::as_fd(&open), kind).is_ok() {
+                let _ = rustix::system::sethostname(name.as_bytes());
+            }
+        });
+        let _ = there.join();
+    }
 }

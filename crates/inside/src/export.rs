@@ -1,6 +1,6 @@
 //! Tells what was changed, as a walk through the upper layer.
 
-use crate::wire::{Entry, PIECE, Stat, Tell, send, send_piece};
+use crate::wire::{Entry, PIECE, Stat, Tell, send, send_entry, send_piece};
 use rustix::fs::{FileType, SeekFrom};
 use rustix::io::Errno;
 use std::collections::HashMap;
@@ -10,7 +10,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;
 
-pub(super) fn export(upper: &Path, to: &mut impl Write) -> io::Result<()> {
+pub(crate) fn export(upper: &Path, to: &mut impl Write) -> io::Result<()> {
     let mut walk = Walk { to, files: 0, linked: HashMap::new() };
     walk.dir(upper, Vec::new(), &fs::symlink_metadata(upper)?)?;
     send(walk.to, &Tell::End)
@@ -55,7 +55,7 @@ fn stat(path: &Path, meta: &Metadata) -> Stat {
 
 impl<W: Write> Walk<'_, W> {
     fn say(&mut self, entry: Entry) -> io::Result<()> {
-        send(self.to, &Tell::Entry(entry))
+        send_entry(self.to, &entry)
     }
 
     fn dir(&mut self, path: &Path, name: Vec<u8>, meta: &Metadata) -> io::Result<()> {

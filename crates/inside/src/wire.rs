@@ -4,80 +4,113 @@
 //! Frames of a kind, a length and a body. The inside is hostile: its frames are bounded, and what they say is
 //! checked where it is used.
 
+use crate::Mark;
 use cofferdam_model::{
-    Counters, EnforcementReport, LimitHit, Limits, Mount, Profile, RawPath, Usage, Weakness,
+    BlockedAttempt, Counters, EnforcementReport, FileDifference, LimitHit, Limits, Mount, Profile, RawPath,
+    SyscallSeen, Syscalls, Usage, Weakness,
 };
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use std::io::{self, Read, Write};
 
 /// Of both sides, which come from one program.
-pub(crate) const VERSION: u32 = 1;
-/// Of one frame from inside.
-pub(crate) const FROM_INSIDE: u32 = 1 << 20;
+pub const VERSION: u32 = 2;
+/// Of one frame from inside: the text of a difference is the longest.
+pub const FROM_INSIDE: u32 = 4 << 20;
 /// Of one frame from the host, which carries the files that are shown.
-pub(crate) const FROM_HOST: u32 = 64 << 20;
+pub const FROM_HOST: u32 = 64 << 20;
 /// Of one piece of a file.
-pub(crate) const PIECE: usize = 256 << 10;
+pub const PIECE: usize = 256 << 10;
 
 /// What the host asks for.
 #[derive(Debug, Serialize, Deserialize)]
-pub(crate) enum Ask {
+pub enum Ask {
+    /// Do all that can be done before anyone knows for whom, for who has a home here.
+    Prepare {
+        home: RawPath,
+        /// Who commits there, in git's own form.
+        git: Option<Vec<u8>>,
+    },
+    /// Make the inside. The contents of its files follow as pieces.
     Make(Box<Make>),
     Counters,
     Occupied,
     /// What time it is, after a while in which the machine stood still.
     Clock(Clock),
-    /// Who it is from now on, after it was copied.
-    Renew(Identity),
+    /// Who it is from now on, after it was copied, and what it is shown instead of what it was. The contents follow as
+    /// pieces.
+    Renew {
+        who: Identity,
+        files: Vec<(RawPath, u64)>,
+    },
+    /// Say when the guest has read all that was sent to it.
+    Quiet,
+    /// Open a transaction. Whatever the guest before it said is over with the mark, which goes by its own channel.
+    Begin {
+        mark: Mark,
+    },
+    Difference {
+        texts: bool,
+    },
+    Settle {
+        keep: bool,
+        mark: Mark,
+    },
     /// End everything inside, and hand over what was changed.
     Finish,
 }
 
 /// Seconds and nanoseconds since 1970.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Clock {
-    pub(crate) seconds: i64,
-    pub(crate) nanos: u32,
+pub struct Clock {
+    pub seconds: i64,
+    pub nanos: u32,
 }
 
 /// What no two machines may have in common.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Identity {
-    pub(crate) clock: Clock,
-    pub(crate) seed: Vec<u8>,
-    pub(crate) machine: String,
-    pub(crate) host: String,
+pub struct Identity {
+    pub clock: Clock,
+    pub seed: Vec<u8>,
+    pub machine: String,
+    pub host: String,
 }
 
 /// The inside that is to be made. As a sandbox is asked for, with all paths as the machine has them.
 #[derive(Debug, Serialize, Deserialize)]
-pub(crate) struct Make {
-    pub(crate) id: String,
-    pub(crate) who: Identity,
+pub struct Make {
+    pub id: String,
+    pub who: Identity,
     /// Of the session's disk, to be found at the same path.
-    pub(crate) show: Vec<RawPath>,
-    pub(crate) workdir: RawPath,
-    pub(crate) home: RawPath,
-    pub(crate) path: Vec<RawPath>,
-    pub(crate) mounts: Vec<Mount>,
-    pub(crate) hide: Vec<RawPath>,
-    pub(crate) profile: Profile,
-    pub(crate) limits: Limits,
-    pub(crate) nested: bool,
-    pub(crate) doors: bool,
-    pub(crate) files: Vec<(RawPath, Vec<u8>)>,
-    pub(crate) accept: Vec<Weakness>,
+    pub show: Vec<RawPath>,
+    /// The same of the disk of programs.
+    pub programs_at: Vec<RawPath>,
+    pub workdir: RawPath,
+    pub home: RawPath,
+    pub path: Vec<RawPath>,
+    pub mounts: Vec<Mount>,
+    pub hide: Vec<RawPath>,
+    pub profile: Profile,
+    pub limits: Limits,
+    pub nested: bool,
+    pub doors: bool,
+    pub tracing: bool,
+    pub syscalls: Syscalls,
+    pub programs: Option<Vec<RawPath>>,
+    pub shown_at: Option<RawPath>,
+    /// Where each is to be, and how long it is.
+    pub files: Vec<(RawPath, u64)>,
+    pub accept: Vec<Weakness>,
     /// How many layers lie between the work dir and what is changed now, on the session's disk.
-    pub(crate) base: usize,
+    pub base: usize,
     /// Bytes that may be changed.
-    pub(crate) disk: u64,
+    pub disk: u64,
     /// Controls to leave out of the inside, for the escape checks.
-    pub(crate) without: Vec<String>,
+    pub without: Vec<String>,
 }
 
 /// What the inside has to say.
 #[derive(Debug, Serialize, Deserialize)]
-pub(crate) enum Tell {
+pub enum Tell {
     Booted {
         version: u32,
         kernel: String,
@@ -94,24 +127,34 @@ pub(crate) enum Tell {
         usage: Usage,
         limits: Vec<LimitHit>,
     },
-    Entry(Entry),
-    /// The last of what was changed.
+    Difference(Box<FileDifference>),
+    /// The last of what was changed, or of how it differs.
     End,
 }
 
+/// A system call, told on a stream of its own and answered with `HEARD` before its caller goes on.
 #[derive(Debug, Serialize, Deserialize)]
-pub(crate) struct Made {
-    pub(crate) report: EnforcementReport,
-    pub(crate) name: String,
-    pub(crate) uid: u32,
-    pub(crate) gid: u32,
-    pub(crate) home: RawPath,
+pub enum Note {
+    Refused(BlockedAttempt),
+    Passed(SyscallSeen),
+}
+
+/// The whole answer to a note that is on record.
+pub const HEARD: u8 = 1;
+
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Made {
+    pub report: EnforcementReport,
+    pub name: String,
+    pub uid: u32,
+    pub gid: u32,
+    pub home: RawPath,
 }
 
 /// One step of a walk through what was changed. Names are single ones: whoever follows is always in a directory
 /// that it made itself.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) enum Entry {
+pub enum Entry {
     /// Into a directory, which is made; the first one is the layer itself, without a name.
     Enter {
         name: Vec<u8>,
@@ -150,30 +193,37 @@ pub(crate) enum Entry {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Stat {
-    pub(crate) mode: u32,
-    pub(crate) seconds: i64,
-    pub(crate) nanos: u32,
-    pub(crate) attributes: Vec<(Vec<u8>, Vec<u8>)>,
+pub struct Stat {
+    pub mode: u32,
+    pub seconds: i64,
+    pub nanos: u32,
+    pub attributes: Vec<(Vec<u8>, Vec<u8>)>,
 }
 
 const MESSAGE: u8 = 1;
 const RAW: u8 = 2;
+const ENTRY: u8 = 3;
 
 /// A frame, by what is in it.
 #[derive(Debug)]
-pub(crate) enum Frame<T> {
+pub enum Frame<T> {
     Message(T),
     Piece(Vec<u8>),
+    Entry(Entry),
 }
 
-pub(crate) fn send<T: Serialize>(to: &mut impl Write, message: &T) -> io::Result<()> {
+pub fn send<T: Serialize>(to: &mut impl Write, message: &T) -> io::Result<()> {
     let body = serde_json::to_vec(message)?;
     frame(to, MESSAGE, &body)
 }
 
-pub(crate) fn send_piece(to: &mut impl Write, bytes: &[u8]) -> io::Result<()> {
+pub fn send_piece(to: &mut impl Write, bytes: &[u8]) -> io::Result<()> {
     frame(to, RAW, bytes)
+}
+
+/// There may be many: as short as can be.
+pub fn send_entry(to: &mut impl Write, entry: &Entry) -> io::Result<()> {
+    frame(to, ENTRY, &postcard::to_stdvec(entry).map_err(io::Error::other)?)
 }
 
 fn frame(to: &mut impl Write, kind: u8, body: &[u8]) -> io::Result<()> {
@@ -185,7 +235,7 @@ fn frame(to: &mut impl Write, kind: u8, body: &[u8]) -> io::Result<()> {
     to.write_all(&bytes)
 }
 
-pub(crate) fn receive<T: DeserializeOwned>(from: &mut impl Read, most: u32) -> io::Result<Frame<T>> {
+pub fn receive<T: DeserializeOwned>(from: &mut impl Read, most: u32) -> io::Result<Frame<T>> {
     let mut head = [0u8; 5];
     from.read_exact(&mut head)?;
     let [kind, length @ ..] = head;
@@ -201,6 +251,10 @@ pub(crate) fn receive<T: DeserializeOwned>(from: &mut impl Read, most: u32) -> i
             serde_json::from_slice(&body).map(Frame::Message).map_err(|error| broken(&error.to_string()))
         }
         RAW => Ok(Frame::Piece(body)),
+        ENTRY => match postcard::take_from_bytes(&body) {
+            Ok((entry, [])) => Ok(Frame::Entry(entry)),
+            _ => Err(broken("an entry that is none")),
+        },
         _ => Err(broken("a frame of no kind")),
     }
 }
@@ -223,12 +277,10 @@ mod tests {
                 attributes: vec![(b"user.x".to_vec(), vec![0])],
             },
         };
-        send(&mut bytes, &Tell::Entry(entry.clone())).unwrap();
+        send_entry(&mut bytes, &entry).unwrap();
         send_piece(&mut bytes, b"abc").unwrap();
         let mut from = bytes.as_slice();
-        assert!(
-            matches!(receive::<Tell>(&mut from, 1000).unwrap(), Frame::Message(Tell::Entry(e)) if e == entry)
-        );
+        assert!(matches!(receive::<Tell>(&mut from, 1000).unwrap(), Frame::Entry(e) if e == entry));
         assert!(matches!(receive::<Tell>(&mut from, 1000).unwrap(), Frame::Piece(piece) if piece == b"abc"));
         assert!(receive::<Tell>(&mut from, 1000).is_err());
         assert!(receive::<Tell>(&mut bytes.as_slice(), 4).is_err());

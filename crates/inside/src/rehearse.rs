@@ -1,0 +1,162 @@
+//! What is done in a machine before it is stopped to be copied. A copy has to do again whatever was not: so the inside
+//! is made once for nobody, a command is run in it, and it is taken down, after which the kernel has all that it
+//! takes in its memory; and insides of every kind are begun, to be had by whoever comes.
+
+use crate::serve::STAGING;
+use cofferdam_guest::host::{Client, Event, HostError, Received};
+use cofferdam_guest::wire::{Exec, Stdin};
+use cofferdam_model::{LayerPlace, Limits, Profile, SessionId, UserMode};
+use cofferdam_runtime::{Backend, Base, Begun, Network, RuntimeError, SandboxSpec};
+use cofferdam_runtime_process::{Channels, ProcessBackend, owner_of_first};
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::io::Errno;
+use rustix::process::{Pid, PidfdFlags, pidfd_open};
+use std::fs;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+
+const PLACE: &str = "/srv/rehearsal";
+/// What programs of every kind need: a shell, its C runtime, and what looks at files.
+const SCRIPT: &str = "ls -A / /etc; cat /etc/hostname /etc/passwd; uname -a; id; env; echo x >file; rm file";
+
+const KINDS: [(Profile, Network); 4] = [
+    (Profile::Run, Network::None),
+    (Profile::Run, Network::Doors),
+    (Profile::Box, Network::None),
+    (Profile::Box, Network::Doors),
+];
+
+/// Begun for nobody.
+pub(crate) struct Ahead {
+    kind: (Profile, Network, PathBuf),
+    pub(crate) begun: Box<dyn Begun>,
+    /// Its first process, in mounts of its own.
+    child: Option<Pid>,
+}
+
+impl Ahead {
+    pub(crate) fn fits(&self, spec: &SandboxSpec) -> bool {
+        self.kind == (spec.profile, spec.network, spec.home.clone()) && spec.programs.is_none()
+    }
+
+    /// What was mounted since it was begun is not in its mounts: it is put there.
+    pub(crate) fn see(&self, paths: &[PathBuf]) -> Result<(), Errno> {
+        let child = pidfd_open(self.child.ok_or(Errno::SRCH)?, PidfdFlags::empty())?;
+        let same: Vec<(PathBuf, PathBuf)> = paths.iter().map(|path| (path.clone(), path.clone())).collect();
+        cofferdam_sys::machine::cover(child.as_fd(), &same)
+    }
+}
+
+/// A sandbox of nobody's. Each has its ids from a place of its own, so that all of them have the same.
+fn spec(number: usize, home: &Path, profile: Profile, network: Network) -> SandboxSpec {
+    let place = Path::new(PLACE).join(number.to_string());
+    SandboxSpec {
+        id: SessionId::new(0, number as u64),
+        workdir: place.join("work"),
+        shown_at: None,
+        home: home.to_owned(),
+        path: Vec::new(),
+        mounts: Vec::new(),
+        hide: Vec::new(),
+        profile,
+        users: UserMode::Auto,
+        limits: Limits::default(),
+        layer_place: LayerPlace::Disk,
+        nested: false,
+        tracing: false,
+        syscalls: Default::default(),
+        programs: None,
+        ahead: false,
+        pausable: true,
+        network,
+        files: Vec::new(),
+        require: Vec::new(),
+        accept: Vec::new(),
+        layer: place.join("layer"),
+        base: Base::default(),
+        staging: PathBuf::from(STAGING),
+        ranges: place.join("ranges"),
+    }
+}
+
+/// Makes an inside, runs something in it, and takes it down.
+pub(crate) fn rehearse(home: &Path) -> Result<(), RuntimeError> {
+    let spec = spec(KINDS.len(), home, Profile::Run, Network::Doors);
+    let make =
+        |path: &Path| fs::create_dir_all(path).map_err(RuntimeError::io(format!("make {}", path.display())));
+    make(&spec.workdir)?;
+    // It is the inside's own, so that nobody's ids have to be translated.
+    let (uid, gid) = owner_of_first();
+    std::os::unix::fs::chown(&spec.workdir, Some(uid), Some(gid))
+        .map_err(RuntimeError::io("make a work dir for nobody"))?;
+    let workdir = spec.workdir.clone();
+    // Nobody is there yet to be told of calls that are refused: they are refused at once.
+    let backend = ProcessBackend { without: vec!["seccomp.record".into()], ..ProcessBackend::default() };
+    let mut sandbox = backend.create(spec)?;
+    if let Some(channel) = sandbox.take_channel() {
+        let ran = run(channel, &workdir).map_err(std::io::Error::other);
+        ran.map_err(RuntimeError::io("run a command in the machine"))?;
+    }
+    sandbox.finish().map(drop)
+}
+
+fn run(channel: OwnedFd, workdir: &Path) -> Result<(), HostError> {
+    let mut client = Client::new(channel)?;
+    client.exec(&Exec {
+        argv: vec![b"/bin/sh", b"-c", SCRIPT.as_bytes()],
+        env: vec![b"PATH=/usr/local/bin:/usr/bin:/bin", b"LANG=C.UTF-8"],
+        cwd: workdir.as_os_str().as_bytes(),
+        user: None,
+        tty: None,
+        stdin: Stdin::Null,
+    })?;
+    loop {
+        client.flush()?;
+        let mut set = [PollFd::new(&client, PollFlags::IN)];
+        let _ = poll(&mut set, None);
+        if client.receive()? == Received::Closed {
+            return Ok(());
+        }
+        loop {
+            let consumed = match client.next_event()? {
+                None => break,
+                Some(Event::Exited { .. }) => return Ok(()),
+                Some(Event::Output { id, stream, bytes }) => Some((id, stream, bytes.len())),
+                Some(_) => None,
+            };
+            if let Some((id, stream, bytes)) = consumed {
+                client.consumed(id, stream, bytes)?;
+            }
+        }
+    }
+}
+
+/// Whom this process has started.
+fn children() -> Vec<Pid> {
+    let own = format!("PPid:\t{}\n", std::process::id());
+    let all = fs::read_dir("/proc").into_iter().flatten().flatten();
+    all.filter_map(|entry| {
+        let pid = entry.file_name().to_str()?.parse().ok()?;
+        let status = fs::read_to_string(entry.path().join("status")).ok()?;
+        status.contains(&own).then(|| Pid::from_raw(pid))?
+    })
+    .collect()
+}
+
+/// Begins one of every kind.
+pub(crate) fn ahead(
+    home: &Path,
+    channels: &dyn Fn() -> Result<Channels, RuntimeError>,
+) -> Result<Vec<Ahead>, RuntimeError> {
+    let one = |(number, (profile, network)): (usize, (Profile, Network))| {
+        let spec = SandboxSpec { ahead: true, ..spec(number, home, profile, network) };
+        let backend = ProcessBackend { channel: Mutex::new(Some(channels()?)), ..ProcessBackend::default() };
+        let before = children();
+        let begun = backend.begin(spec)?;
+        let child = children().into_iter().find(|child| !before.contains(child));
+        Ok(Ahead { kind: (profile, network, home.to_owned()), begun, child })
+    };
+    KINDS.into_iter().enumerate().map(one).collect()
+}

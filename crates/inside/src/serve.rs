@@ -1,0 +1,427 @@
+//! Serves the host, question by question, until it is gone.
+
+use crate::carry::{self, Far};
+use crate::export;
+use crate::mark::Mark;
+use crate::prepare::{self, place_of};
+use crate::rehearse::{self, Ahead};
+use crate::wire::{
+    Ask, Clock, FROM_HOST, Frame, HEARD, Identity, Made, Make, Note, Tell, VERSION, receive, send,
+};
+use cofferdam_model::{LayerPlace, RawPath, UserMode};
+use cofferdam_runtime::{
+    Backend, Base, Begun, Heard, Network, RuntimeError, Sandbox, SandboxSpec, ShownFile, Witness,
+};
+use cofferdam_runtime_process::{Channels, ProcessBackend};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use std::fs::File;
+use std::io::{self, Read, Write};
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+/// The names of the machine's ports: the guest's channel, what is said about the machine, connections, and what is
+/// told of system calls.
+pub const GUEST: &str = "guest";
+pub const HOUSE: &str = "house";
+pub const NET: &str = "net";
+pub const NOTES: &str = "notes";
+
+/// And of its disks.
+pub const SYSTEM: &str = "system";
+pub const PROGRAMS: &str = "programs";
+pub const SESSION: &str = "session";
+
+/// Where layers that lie beneath are on the session's disk.
+pub const BASE: &str = ".cofferdam/base";
+
+/// For the guest to read what is there.
+const QUIET: Duration = Duration::from_secs(2);
+
+const SHOWN: &str = "/run/shown";
+const LAYERS: &str = "/run/layers";
+pub(crate) const STAGING: &str = "/run/staging";
+const RANGES: &str = "/run/ranges";
+
+/// Serves the host until it is gone.
+pub fn serve() -> Result<(), RuntimeError> {
+    let failed = |doing: &str| RuntimeError::io(doing.to_owned());
+    prepare::root().map_err(failed("make the machine's root"))?;
+    prepare::groups().map_err(failed("mount the control groups"))?;
+    for name in ["root", "scratch", "lower"] {
+        let path = Path::new(STAGING).join(name);
+        std::fs::create_dir_all(&path).map_err(RuntimeError::io(format!("make {}", path.display())))?;
+    }
+    let mut house = prepare::port(HOUSE).map_err(failed("open the port to the host"))?;
+    let guest = prepare::port(GUEST).map_err(failed("open the port of the guest"))?;
+    let notes = prepare::port(NOTES).map_err(failed("open the port of system calls"))?;
+    let kernel = rustix::system::uname().release().to_string_lossy().into_owned();
+    send(&mut house, &Tell::Booted { version: VERSION, kernel }).map_err(failed("speak to the host"))?;
+    let channel = Channel { port: guest, mark: Arc::default() };
+    let teller = Arc::new(Teller(Mutex::new(notes)));
+    let mut inside = Inside { house, channel, teller, ahead: Vec::new(), made: None, renewed: Vec::new() };
+    while inside.hear().map_err(failed("hear the host"))? {}
+    Ok(())
+}
+
+struct Inside {
+    house: File,
+    channel: Channel,
+    teller: Arc<Teller>,
+    /// Begun for nobody yet.
+    ahead: Vec<Ahead>,
+    made: Option<Here>,
+    /// What a copy is shown instead of what it was.
+    renewed: Vec<ShownFile>,
+}
+
+/// The inside, once it is made.
+struct Here {
+    sandbox: Box<dyn Sandbox>,
+    layer: PathBuf,
+}
+
+/// The one stream on which guests are spoken to, one after the other.
+struct Channel {
+    port: File,
+    /// What says that the guest before has said its last.
+    mark: Arc<Mutex<Option<Mark>>>,
+}
+
+impl Channel {
+    fn for_guests(&self) -> io::Result<Channels> {
+        let (port, mark) = (self.port.try_clone()?, self.mark.clone());
+        Ok(Channels(Box::new(move || {
+            if let Some(mark) = mark.lock().unwrap_or_else(PoisonError::into_inner).take() {
+                // Guests make it one that does not wait; nobody has it now.
+                let flags = rustix::fs::fcntl_getfl(&port)?;
+                rustix::fs::fcntl_setfl(&port, flags - rustix::fs::OFlags::NONBLOCK)?;
+                (&port).write_all(&mark.0)?;
+                // What was said to the guest before ends with it as well.
+                let mut search = mark.search();
+                let mut bytes = [0; 4096];
+                loop {
+                    match (&port).read(&mut bytes)? {
+                        0 => return Err(io::ErrorKind::UnexpectedEof.into()),
+                        count if search.feed(bytes.get(..count).unwrap_or_default()).is_some() => break,
+                        _ => {}
+                    }
+                }
+            }
+            Ok(OwnedFd::from(port.try_clone()?))
+        })))
+    }
+
+    /// Waits until nothing is left to be read by the guest.
+    fn quiet(&self) -> Tell {
+        let until = Instant::now() + QUIET;
+        loop {
+            let mut set = [PollFd::new(&self.port, PollFlags::IN)];
+            let _ = poll(&mut set, Some(&Timespec::default()));
+            match set.iter().any(|fd| fd.revents().contains(PollFlags::IN)) {
+                false => return Tell::Done,
+                true if Instant::now() < until => std::thread::sleep(Duration::from_millis(1)),
+                true => {
+                    let what = "the guest does not read what is sent to it".into();
+                    return Tell::Refused {
+                        what,
+                        fix: "try again when its commands read their input".into(),
+                    };
+                }
+            }
+        }
+    }
+
+    fn set(&self, mark: Option<Mark>) {
+        *self.mark.lock().unwrap_or_else(PoisonError::into_inner) = mark;
+    }
+}
+
+/// Tells the host of a system call, and waits until it is on record.
+struct Teller(Mutex<File>);
+
+impl Witness for Teller {
+    fn hear(&self, heard: Heard) -> bool {
+        let note = match heard {
+            Heard::Refused(attempt) => Note::Refused(attempt),
+            Heard::Passed(seen) => Note::Passed(seen),
+        };
+        let mut port = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut answer = [0];
+        send(&mut *port, &note).and_then(|()| port.read_exact(&mut answer)).is_ok() && answer == [HEARD]
+    }
+}
+
+fn refusal(error: RuntimeError) -> Tell {
+    match error {
+        RuntimeError::Refused { what, fix } | RuntimeError::Step { what, fix, .. } => {
+            Tell::Refused { what, fix }
+        }
+        error @ RuntimeError::Io { .. } => {
+            Tell::Refused { what: error.to_string(), fix: "report this".into() }
+        }
+    }
+}
+
+impl Inside {
+    fn hear(&mut self) -> io::Result<bool> {
+        let asked = match receive(&mut self.house, FROM_HOST) {
+            Ok(Frame::Message(asked)) => asked,
+            Ok(Frame::Piece(_) | Frame::Entry(_)) => return Err(io::ErrorKind::InvalidData.into()),
+            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(false),
+            Err(error) => return Err(error),
+        };
+        let told = match asked {
+            Ask::Prepare { home, git } => self.prepare(home.as_path(), git.as_deref()),
+            Ask::Make(make) => {
+                let files = self.files(&make.files)?;
+                self.make(*make, files)
+            }
+            Ask::Counters => {
+                Tell::Counters(self.made.as_ref().map(|here| here.sandbox.counters()).unwrap_or_default())
+            }
+            Ask::Occupied => {
+                Tell::Occupied(self.made.as_ref().is_some_and(|here| here.sandbox.is_occupied()))
+            }
+            Ask::Clock(clock) => {
+                set_clock(clock);
+                Tell::Done
+            }
+            Ask::Renew { who, files } => {
+                self.renewed = self.files(&files)?;
+                renew(&who);
+                self.cover()
+            }
+            Ask::Quiet => self.channel.quiet(),
+            Ask::Begin { mark } => self.rearrange(mark, |sandbox| sandbox.begin_transaction()),
+            Ask::Settle { keep, mark } => self.rearrange(mark, |sandbox| sandbox.settle(keep).map(drop)),
+            Ask::Difference { texts } => return self.difference(texts).map(|()| true),
+            Ask::Finish => return self.finish().map(|()| true),
+        };
+        send(&mut self.house, &told)?;
+        Ok(true)
+    }
+
+    /// As they were announced.
+    fn files(&mut self, announced: &[(RawPath, u64)]) -> io::Result<Vec<ShownFile>> {
+        let mut files = Vec::new();
+        for (at, length) in announced {
+            let length = usize::try_from(*length).map_err(|_| io::ErrorKind::InvalidData)?;
+            let mut content = Vec::new();
+            while content.len() < length {
+                match receive::<Ask>(&mut self.house, FROM_HOST)? {
+                    Frame::Piece(piece) if !piece.is_empty() => content.extend_from_slice(&piece),
+                    _ => return Err(io::ErrorKind::InvalidData.into()),
+                }
+            }
+            files.push(ShownFile { at: at.as_path().to_owned(), content });
+        }
+        Ok(files)
+    }
+
+    fn prepare(&mut self, home: &Path, git: Option<&[u8]>) -> Tell {
+        let own = || -> io::Result<()> {
+            prepare::machine_id()?;
+            // Mounted before anything is begun, so that all of them have it.
+            prepare::layers(Path::new(LAYERS))?;
+            [PROGRAMS, SESSION].iter().try_for_each(|disk| std::fs::create_dir_all(place_of(disk)))?;
+            std::fs::create_dir_all(home)?;
+            git.map_or(Ok(()), |git| std::fs::write(home.join(".gitconfig"), git))
+        };
+        let own = own().map_err(RuntimeError::io("make the home"));
+        let prepared = own.and_then(|()| rehearse::rehearse(home)).and_then(|()| {
+            let channels = || self.channel.for_guests().map_err(RuntimeError::io("find the guest's channel"));
+            rehearse::ahead(home, &channels)
+        });
+        match prepared {
+            Ok(ahead) => {
+                self.ahead = ahead;
+                Tell::Done
+            }
+            Err(error) => refusal(error),
+        }
+    }
+
+    fn make(&mut self, make: Make, files: Vec<ShownFile>) -> Tell {
+        renew(&make.who);
+        match self.create(make, files) {
+            Ok((here, made)) => {
+                self.made = Some(here);
+                Tell::Made(Box::new(made))
+            }
+            Err(error) => refusal(error),
+        }
+    }
+
+    fn create(&mut self, make: Make, files: Vec<ShownFile>) -> Result<(Here, Made), RuntimeError> {
+        let mut shown = Vec::new();
+        for (disk, show) in [(PROGRAMS, &make.programs_at), (SESSION, &make.show)] {
+            let show = paths(show);
+            if disk == SESSION || !show.is_empty() {
+                prepare::show(disk, &show).map_err(RuntimeError::io("show the session's disks"))?;
+                shown.push(place_of(disk));
+                shown.extend(show);
+            }
+        }
+        prepare::bound(Path::new(LAYERS), make.disk).map_err(RuntimeError::io("make room for changes"))?;
+        let without = make.without.clone();
+        let spec = spec(make, files)?;
+        let layer = spec.layer.clone();
+        let mut sandbox = self.begin(spec, without, &shown)?.complete(&mut || ())?;
+        sandbox.listen(self.teller.clone())?;
+        if let Some(doors) = sandbox.take_doors() {
+            let port = prepare::port(NET).map_err(RuntimeError::io("open the port of the network"))?;
+            std::thread::spawn(move || carry::carry(port.into(), Far::Inside(Box::new(doors)), None));
+        }
+        let who = sandbox.identity();
+        let made = Made {
+            report: sandbox.report().clone(),
+            name: who.name,
+            uid: who.uid,
+            gid: who.gid,
+            home: RawPath::from(who.home.as_path()),
+        };
+        Ok((Here { sandbox, layer }, made))
+    }
+
+    /// One that was begun ahead, where it fits; else one from nothing.
+    fn begin(
+        &mut self,
+        spec: SandboxSpec,
+        without: Vec<String>,
+        shown: &[PathBuf],
+    ) -> Result<Box<dyn Begun>, RuntimeError> {
+        let fits = |ahead: &Ahead| without.is_empty() && ahead.fits(&spec);
+        if let Some(at) = self.ahead.iter().position(fits) {
+            let ahead = self.ahead.swap_remove(at);
+            ahead.see(shown).map_err(|errno| RuntimeError::io("show the session's disk")(errno.into()))?;
+            let mut begun = ahead.begun;
+            if begun.adopt(spec.clone()).is_ok() {
+                return Ok(begun);
+            }
+        }
+        let channels = self.channel.for_guests().map_err(RuntimeError::io("find the guest's channel"))?;
+        let backend =
+            ProcessBackend { channel: Mutex::new(Some(channels)), without, ..ProcessBackend::default() };
+        backend.begin(spec)
+    }
+
+    /// Lets the layers change under a guest that ends by it, and tells another from it by the mark.
+    fn rearrange(
+        &mut self,
+        mark: Mark,
+        act: impl FnOnce(&mut dyn Sandbox) -> Result<(), RuntimeError>,
+    ) -> Tell {
+        let Some(here) = &mut self.made else { return nothing_made() };
+        self.channel.set(Some(mark));
+        let done = act(here.sandbox.as_mut());
+        let listened = here.sandbox.listen(self.teller.clone());
+        self.channel.set(None);
+        match done.and(listened) {
+            // Another guest sees what the first one saw.
+            Ok(()) => self.cover(),
+            Err(error) => refusal(error),
+        }
+    }
+
+    fn cover(&self) -> Tell {
+        let Some(guest) = self.made.as_ref().and_then(|here| here.sandbox.ended()) else { return Tell::Done };
+        let put = || -> io::Result<()> {
+            let mut files = Vec::new();
+            for (number, file) in self.renewed.iter().enumerate() {
+                std::fs::create_dir_all(SHOWN)?;
+                let path = Path::new(SHOWN).join(number.to_string());
+                std::fs::write(&path, &file.content)?;
+                files.push((path, file.at.clone()));
+            }
+            Ok(cofferdam_sys::machine::cover(guest, &files)?)
+        };
+        match put() {
+            Ok(()) => Tell::Done,
+            Err(error) => refusal(RuntimeError::io("show the copy its own files")(error)),
+        }
+    }
+
+    fn difference(&mut self, texts: bool) -> io::Result<()> {
+        let Some(here) = &mut self.made else { return send(&mut self.house, &nothing_made()) };
+        match here.sandbox.difference(texts) {
+            Ok(found) => {
+                for difference in found {
+                    send(&mut self.house, &Tell::Difference(Box::new(difference)))?;
+                }
+                send(&mut self.house, &Tell::End)
+            }
+            Err(error) => send(&mut self.house, &refusal(error)),
+        }
+    }
+
+    fn finish(&mut self) -> io::Result<()> {
+        let Some(mut here) = self.made.take() else { return send(&mut self.house, &nothing_made()) };
+        // What was done in transactions that nobody settled is not kept.
+        while here.sandbox.depth() > 0 && here.sandbox.settle(false).is_ok() {}
+        let finished = here.sandbox.finish().unwrap_or_default();
+        let told = Tell::Finished { usage: finished.usage, limits: finished.limits };
+        send(&mut self.house, &told)?;
+        let mut out = io::BufWriter::with_capacity(64 << 10, &mut self.house);
+        export::export(&here.layer.join("upper"), &mut out)?;
+        out.flush()
+    }
+}
+
+fn nothing_made() -> Tell {
+    Tell::Refused { what: "nothing was made".into(), fix: "report this".into() }
+}
+
+fn paths(raw: &[RawPath]) -> Vec<PathBuf> {
+    raw.iter().map(|path| path.as_path().to_owned()).collect()
+}
+
+fn spec(make: Make, files: Vec<ShownFile>) -> Result<SandboxSpec, RuntimeError> {
+    let id = make.id.parse().map_err(|_| RuntimeError::Refused {
+        what: "the host names no session".into(),
+        fix: "report this".into(),
+    })?;
+    let base = (0..make.base).map(|at| place_of(SESSION).join(BASE).join(at.to_string())).collect();
+    Ok(SandboxSpec {
+        id,
+        workdir: make.workdir.as_path().to_owned(),
+        shown_at: make.shown_at.map(|path| path.as_path().to_owned()),
+        home: make.home.as_path().to_owned(),
+        path: paths(&make.path),
+        mounts: make.mounts,
+        hide: paths(&make.hide),
+        profile: make.profile,
+        users: UserMode::Auto,
+        limits: make.limits,
+        layer_place: LayerPlace::Disk,
+        nested: make.nested,
+        tracing: make.tracing,
+        syscalls: make.syscalls,
+        programs: make.programs.map(|programs| paths(&programs)),
+        ahead: false,
+        // Its guest may be followed by others, over other layers.
+        pausable: true,
+        network: if make.doors { Network::Doors } else { Network::None },
+        files,
+        require: Vec::new(),
+        accept: make.accept,
+        layer: Path::new(LAYERS).join(&make.id),
+        base: Base { layers: base, since: None },
+        staging: PathBuf::from(STAGING),
+        ranges: PathBuf::from(RANGES),
+    })
+}
+
+fn set_clock(clock: Clock) {
+    let now = rustix::time::Timespec { tv_sec: clock.seconds, tv_nsec: clock.nanos.into() };
+    let _ = rustix::time::clock_settime(rustix::time::ClockId::Realtime, now);
+}
+
+/// A copy of a machine is another one.
+fn renew(who: &Identity) {
+    set_clock(who.clock);
+    let _ = cofferdam_sys::machine::renew_entropy(&who.seed);
+    let _ = std::fs::write(prepare::MACHINE_ID, format!("{}\n", who.machine));
+    prepare::name_hosts(&who.host);
+}

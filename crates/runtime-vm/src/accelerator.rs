@@ -1,0 +1,188 @@
+//! Who executes a machine's instructions here: the processor, by KVM, or a program. That there is a device proves
+//! nothing: a guest of a few instructions is run on it, with a deadline, and the answer is remembered for as long as the
+//! host runs.
+
+use crate::kernel::refused;
+use crate::qemu::{Accelerator, Qemu};
+use cofferdam_runtime::RuntimeError;
+use serde::{Deserialize, Serialize};
+use std::ffi::OsStr;
+use std::fs::{self, File};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// Says which is to be used: `kvm`, `tcg`, or what is found to work.
+pub(crate) const WANTED: &str = "COFFERDAM_VM_ACCEL";
+pub(crate) const DEVICE: &str = "/dev/kvm";
+/// Rounds of two instructions: a moment for a processor, minutes for an emulator in a kernel.
+const ROUNDS: u32 = 50_000_000;
+const DEADLINE: Duration = Duration::from_secs(2);
+/// The first that can be handed the device, where it may open nothing itself.
+const HANDED: (u32, u32) = (8, 1);
+
+/// The guest itself: whether it counted so far.
+pub fn count(rounds: u32) -> io::Result<bool> {
+    #[cfg(target_arch = "x86_64")]
+    return Ok(cofferdam_sys::kvm::count(rounds)? == cofferdam_sys::kvm::Ran::Done);
+    #[cfg(not(target_arch = "x86_64"))]
+    return Err(io::Error::new(io::ErrorKind::Unsupported, format!("no guest of {rounds} rounds here")));
+}
+
+/// What was found, and for what it holds.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Answer {
+    /// Of the host's run.
+    boot: String,
+    qemu: Qemu,
+    pub(crate) works: bool,
+    pub(crate) why: String,
+}
+
+fn boot_id() -> String {
+    fs::read_to_string("/proc/sys/kernel/random/boot_id").map(|id| id.trim().to_owned()).unwrap_or_default()
+}
+
+/// What was found before, in this run of the host, with this QEMU.
+pub(crate) fn known(dir: &Path, qemu: &Qemu) -> Option<Answer> {
+    let answer: Answer = serde_json::from_slice(&fs::read(dir.join("kvm.json")).ok()?).ok()?;
+    (answer.boot == boot_id() && answer.qemu == *qemu).then_some(answer)
+}
+
+/// Which one to use, and why.
+pub(crate) fn choose(
+    env: impl Fn(&str) -> Option<PathBuf>,
+    dir: &Path,
+    qemu: &Qemu,
+    program: &Path,
+) -> Result<(Accelerator, String), RuntimeError> {
+    let wanted = env(WANTED);
+    let wanted = wanted.as_deref().and_then(Path::to_str).unwrap_or("auto");
+    if wanted == "tcg" {
+        return Ok((Accelerator::Tcg, format!("{WANTED} says so")));
+    }
+    if !["kvm", "auto"].contains(&wanted) {
+        return Err(refused(format!("{WANTED} is `{wanted}`"), "set it to kvm, tcg or auto"));
+    }
+    let answer = known(dir, qemu).unwrap_or_else(|| {
+        let tried = attempt(qemu, Path::new(DEVICE), program, OsStr::new("vm-count"), DEADLINE);
+        let (works, why) = match tried {
+            Ok(()) => (true, "a guest on it runs at the processor's speed".to_owned()),
+            Err(why) => (false, why),
+        };
+        let answer = Answer { boot: boot_id(), qemu: qemu.clone(), works, why };
+        let _ = serde_json::to_vec(&answer).map(|text| fs::write(dir.join("kvm.json"), text));
+        answer
+    });
+    match (answer.works, wanted) {
+        (true, _) => Ok((Accelerator::Kvm, answer.why)),
+        (false, "kvm") => {
+            Err(refused(format!("KVM cannot be used: {}", answer.why), format!("leave {WANTED} out")))
+        }
+        (false, _) => Ok((Accelerator::Tcg, answer.why)),
+    }
+}
+
+/// Tries it, with a program that runs the guest and can be ended.
+fn attempt(
+    qemu: &Qemu,
+    device: &Path,
+    program: &Path,
+    word: &OsStr,
+    deadline: Duration,
+) -> Result<(), String> {
+    File::options()
+        .read(true)
+        .write(true)
+        .open(device)
+        .map_err(|error| format!("{} cannot be opened: {error}", device.display()))?;
+    let failed = |error: io::Error| format!("{} could not be tried: {error}", device.display());
+    let mut child = Command::new(program)
+        .arg(word)
+        .arg(ROUNDS.to_string())
+        .env_clear()
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .map_err(failed)?;
+    let until = Instant::now() + deadline;
+    let ended = loop {
+        match child.try_wait().map_err(failed)? {
+            Some(status) => break status,
+            None if Instant::now() > until => {
+                let _ = child.kill();
+                let _ = child.wait();
+                return Err(format!(
+                    "a guest on {} did not come to its end within {} s: an emulator runs it",
+                    device.display(),
+                    deadline.as_secs()
+                ));
+            }
+            None => std::thread::sleep(Duration::from_millis(2)),
+        }
+    };
+    if !ended.success() {
+        return Err(format!("a guest on {} does not run ({ended})", device.display()));
+    }
+    match qemu.numbers() >= HANDED {
+        true => Ok(()),
+        false => {
+            let (major, minor) = HANDED;
+            Err(format!("QEMU {} cannot be handed it in its sandbox: {major}.{minor} can", qemu.version))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::PermissionsExt;
+
+    /// A program that does as it is told instead of the guest.
+    fn program(dir: &Path, script: &str) -> PathBuf {
+        let path = dir.join("program");
+        fs::write(&path, format!("#!/bin/sh\n{script}\n")).unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+        path
+    }
+
+    #[test]
+    fn only_a_guest_that_comes_to_its_end_in_time_counts() {
+        let dir = tempfile::tempdir().unwrap();
+        let qemu = |version: &str| Qemu::of_version(version);
+        let device = dir.path().join("kvm");
+        let check = |version: &str, script: &str, expected: Result<(), &str>| {
+            let program = program(dir.path(), script);
+            let deadline = Duration::from_millis(if script.contains("sleep") { 200 } else { 20_000 });
+            let tried = attempt(&qemu(version), &device, &program, OsStr::new("x"), deadline);
+            match (&tried, expected) {
+                (Ok(()), Ok(())) => {}
+                (Err(said), Err(part)) => assert!(said.contains(part), "{said}"),
+                _ => panic!("{tried:?} and not {expected:?}"),
+            }
+        };
+        check("9.0.0", "true", Err("cannot be opened"));
+        fs::write(&device, "").unwrap();
+        check("9.0.0", "true", Ok(()));
+        check("9.0.0", "exit 1", Err("does not run"));
+        check("9.0.0", "exec sleep 100", Err("an emulator runs it"));
+        check("7.2.22 (Debian 1:7.2)", "true", Err("cannot be handed it"));
+    }
+
+    #[test]
+    fn an_answer_holds_for_one_run_of_the_host_and_one_qemu() {
+        let dir = tempfile::tempdir().unwrap();
+        let qemu = Qemu::of_version("9.0.0");
+        assert_eq!(known(dir.path(), &qemu), None);
+        let answer = Answer { boot: boot_id(), qemu: qemu.clone(), works: true, why: "tried".into() };
+        let write =
+            |answer: &Answer| fs::write(dir.path().join("kvm.json"), serde_json::to_vec(answer).unwrap());
+        write(&answer).unwrap();
+        assert_eq!(known(dir.path(), &qemu), Some(answer.clone()));
+        assert_eq!(known(dir.path(), &Qemu::of_version("9.0.1")), None);
+        write(&Answer { boot: "another".into(), ..answer }).unwrap();
+        assert_eq!(known(dir.path(), &qemu), None);
+    }
+}

@@ -1,0 +1,227 @@
+//! A machine as it is at a moment, with all that runs in it: written down in the form of a template, so that sessions
+//! that begin with it share its memory as they would share a template's.
+//!
+//! The memory of a machine that is itself a copy is its own. So another VMM takes the machine over, by migration, with
+//! memory that is a file; what it has then is written down, and it ends. The machine itself stands still meanwhile.
+
+use crate::house::House;
+use crate::identity;
+use crate::image::Kept;
+use crate::kernel::refused;
+use crate::machine::{Machine, Start};
+use crate::memory;
+use crate::nbd::Disks;
+use crate::qemu::Role;
+use crate::qmp::Qmp;
+use crate::template::{Manifest, Parts, Template, ignore_shared};
+use cofferdam_inside::wire::{Ask, Made, Tell};
+use cofferdam_inside::{PROGRAMS, SESSION};
+use cofferdam_model::SessionId;
+use cofferdam_runtime::{RuntimeError, SandboxSpec};
+use rustix::net::{AddressFamily, SocketFlags, SocketType};
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+use std::fs::{self, DirBuilder, File};
+use std::io;
+use std::os::fd::AsFd;
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
+use std::sync::{LazyLock, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+const NAME: &str = "machine.json";
+const PATIENCE: Duration = Duration::from_secs(120);
+
+/// What is written beside a machine that was kept.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) struct Snapshot {
+    pub(crate) manifest: Manifest,
+    /// Of its memory, page by page.
+    pub(crate) memory: String,
+    /// What its inside said of itself when it was made.
+    pub(crate) made: Made,
+    /// Transactions that were open.
+    pub(crate) depth: usize,
+}
+
+fn io(doing: impl Into<String>) -> impl FnOnce(io::Error) -> RuntimeError {
+    RuntimeError::io(doing)
+}
+
+/// What is to be kept.
+pub(crate) struct Taken<'a> {
+    pub(crate) parts: &'a Parts,
+    pub(crate) spec: &'a SandboxSpec,
+    pub(crate) manifest: &'a Manifest,
+    pub(crate) made: &'a Made,
+    pub(crate) depth: usize,
+    pub(crate) disks: &'a Disks,
+    /// The list of the system's files.
+    pub(crate) system: &'a Path,
+}
+
+impl Taken<'_> {
+    /// Writes the machine down in the directory `to`, which is not there. It stands still from the first line to the
+    /// last; whatever goes wrong, nothing is left of it and the machine is as it was.
+    pub(crate) fn keep(&self, monitor: &mut Qmp, to: &Path) -> Result<(), RuntimeError> {
+        let making = to.with_extension("making");
+        let _ = fs::remove_dir_all(&making);
+        let kept = self.write(monitor, &making).and_then(|()| {
+            fs::rename(&making, to).map_err(io(format!("keep the machine as {}", to.display())))
+        });
+        if kept.is_err() {
+            let _ = fs::remove_dir_all(&making);
+        }
+        kept
+    }
+
+    fn write(&self, monitor: &mut Qmp, dir: &Path) -> Result<(), RuntimeError> {
+        let made = DirBuilder::new().recursive(true).mode(0o700).create(dir);
+        made.map_err(io(format!("make {}", dir.display())))?;
+        let size = self.manifest.size;
+        let ram = memory::own(size.memory).map_err(io("make room for the machine's memory"))?;
+        // It is another one's while it lives.
+        let spec = SandboxSpec { id: stand_in()?, layer: dir.join("layer"), ..self.spec.clone() };
+        let argv = self.parts.qemu.argv(Role::Taking, size, self.manifest.accelerator, "");
+        let start = Start {
+            spec: &spec,
+            dir: &dir.join("run"),
+            program: &self.parts.program,
+            doors: false,
+            argv,
+            memory: ram.as_fd(),
+            kernel: None,
+            disks: Disks::default(),
+        };
+        let taker = Machine::start(start)?;
+        let failed = |error: io::Error| RuntimeError::Step {
+            step: "snapshot",
+            what: format!("the machine could not be kept: {error}; {}", taker.tail.said()),
+            fix: "try again, or run `cofferdam doctor`".into(),
+        };
+        let state = File::create_new(dir.join("state")).map_err(io("keep the machine's state"))?;
+        let moved = Qmp::new(taker.monitor.try_clone().map_err(failed)?, PATIENCE);
+        moved.and_then(|mut other| take_over(monitor, &mut other, &state)).map_err(failed)?;
+        drop(taker);
+        let _ = fs::remove_dir_all(dir.join("run"));
+        let memory =
+            memory::keep(&ram, &dir.join("ram"), size.memory).map_err(io("keep the machine's memory"))?;
+        drop(ram);
+        for (name, disk) in [(SESSION, &self.disks.session), (PROGRAMS, &self.disks.programs)] {
+            disk.keep(&dir.join(name)).map_err(io(format!("keep the list of the {name}")))?;
+        }
+        fs::copy(self.system, dir.join("system")).map_err(io("keep the list of the system's files"))?;
+        let bytes = fs::read(dir.join("state")).map_err(io("keep the machine's state"))?;
+        let manifest = Manifest {
+            state: cofferdam_seal::digest(&bytes).to_string(),
+            memory: crate::stamp(&dir.join("ram")).unwrap_or_default(),
+            ..self.manifest.clone()
+        };
+        let snapshot = Snapshot { manifest, memory, made: self.made.clone(), depth: self.depth };
+        let text = serde_json::to_vec_pretty(&snapshot)
+            .map_err(|error| io("keep the machine's description")(error.into()))?;
+        fs::write(dir.join(NAME), text).map_err(io("keep the machine's description"))
+    }
+}
+
+fn stand_in() -> Result<SessionId, RuntimeError> {
+    let mark = identity::mark()?;
+    let random = mark.0.first_chunk().map_or(0, |bytes| u64::from_le_bytes(*bytes));
+    Ok(SessionId::new(identity::clock().seconds.unsigned_abs() * 1000, random))
+}
+
+/// Moves a machine that stands still into another VMM, which writes all of it down but its memory.
+fn take_over(from: &mut Qmp, to: &mut Qmp, state: &File) -> io::Result<()> {
+    let until = Instant::now() + PATIENCE;
+    let (ours, theirs) =
+        rustix::net::socketpair(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
+    to.give("taken", theirs.as_fd())?;
+    to.ask("migrate-incoming", json!({ "uri": "fd:taken" }))?;
+    drop(theirs);
+    let none = json!([{ "capability": "x-ignore-shared", "state": false }]);
+    from.ask("migrate-set-capabilities", json!({ "capabilities": none }))?;
+    from.ask("migrate-set-parameters", json!({ "max-bandwidth": 8_u64 << 30 }))?;
+    from.give("moved", ours.as_fd())?;
+    drop(ours);
+    from.ask("migrate", json!({ "uri": "fd:moved" }))?;
+    from.migrated(until)?;
+    to.migrated(until)?;
+    to.ask("migrate-set-capabilities", json!({ "capabilities": ignore_shared() }))?;
+    to.give("state", state.as_fd())?;
+    to.ask("migrate", json!({ "uri": "fd:state" }))?;
+    to.migrated(until)
+}
+
+/// Machines that were found whole by this process, by their memory and its time.
+static WHOLE: LazyLock<Mutex<Vec<Whole>>> = LazyLock::new(Mutex::default);
+
+type Whole = (PathBuf, (u64, i64, i64));
+
+/// Whether a layer is a machine that was kept.
+pub fn is_there(layer: &Path) -> bool {
+    layer.join(NAME).is_file()
+}
+
+/// Opens a machine that was kept. One of another VMM, or that is damaged, is refused by name.
+pub(crate) fn open(dir: &Path, parts: &Parts) -> Result<(Template, Snapshot), RuntimeError> {
+    let qemu = &parts.qemu;
+    let damaged = |what: &str| {
+        let what = format!("the snapshot at {} is damaged: {what}", dir.display());
+        refused(what, "remove it with `cofferdam snapshot rm`, and take another")
+    };
+    let text = fs::read(dir.join(NAME)).map_err(|_| damaged("its description cannot be read"))?;
+    let snapshot: Snapshot = serde_json::from_slice(&text).map_err(|_| damaged("its description is none"))?;
+    if snapshot.manifest.vmm != *qemu {
+        let (of, here) = (&snapshot.manifest.vmm.version, &qemu.version);
+        let what = format!("the snapshot at {} is of QEMU {of}, and here is {here}", dir.display());
+        return Err(refused(what, "use that QEMU (COFFERDAM_VM_QEMU), or take another snapshot"));
+    }
+    if snapshot.manifest.image != parts.kernel.digest()? {
+        let (of, here) = (&snapshot.manifest.kernel, &parts.kernel.release);
+        let what = format!("the snapshot at {} is of another kernel ({of}, here {here})", dir.display());
+        return Err(refused(what, "use that kernel (COFFERDAM_VM_KERNEL), or take another snapshot"));
+    }
+    let state = fs::read(dir.join("state")).map_err(|_| damaged("its state cannot be read"))?;
+    if cofferdam_seal::digest(&state).to_string() != snapshot.manifest.state {
+        return Err(damaged("its state is not what was written"));
+    }
+    let ram = dir.join("ram");
+    let stamp = crate::stamp(&ram).ok_or_else(|| damaged("its memory is gone"))?;
+    let known = (ram.clone(), stamp);
+    let whole = || WHOLE.lock().unwrap_or_else(PoisonError::into_inner);
+    if !whole().contains(&known) {
+        if memory::digest(&ram).ok().as_deref() != Some(&*snapshot.memory) {
+            return Err(damaged("its memory is not what was written"));
+        }
+        let mut whole = whole();
+        whole.retain(|(path, _)| path.is_file() && *path != ram);
+        whole.push(known);
+    }
+    let manifest = snapshot.manifest.clone();
+    Ok((Template { dir: dir.to_owned(), manifest, system: dir.join("system") }, snapshot))
+}
+
+/// Puts the lists of files on the disks that it had.
+pub(crate) fn put(dir: &Path, disks: &Disks) -> Result<(), RuntimeError> {
+    for (name, disk) in [(SESSION, &disks.session), (PROGRAMS, &disks.programs)] {
+        disk.put(Kept::open(&dir.join(name)).map_err(io(format!("open the list of the {name}")))?);
+    }
+    Ok(())
+}
+
+/// Waits until nothing is on its way to the guest, so that no copy begins in the middle of a word.
+pub(crate) fn quiet(machine: &Machine, house: &mut House) -> Result<(), RuntimeError> {
+    let until = Instant::now() + Duration::from_secs(5);
+    let busy = || refused("the guest does not read what is sent to it", "try again");
+    while cofferdam_sys::machine::unread(machine.channel.as_fd()).unwrap_or(0) > 0 {
+        if Instant::now() > until {
+            return Err(busy());
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    match house.ask(&Ask::Quiet, Duration::from_secs(20), machine.ended()) {
+        Ok(Tell::Done) => Ok(()),
+        Ok(Tell::Refused { what, fix }) => Err(refused(what, fix)),
+        _ => Err(busy()),
+    }
+}
