@@ -49,19 +49,28 @@ pub(crate) fn cargo() -> Command {
     Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
 }
 
-/// Where a program lies: PATH, then the places that a plain user's PATH leaves out. By a path it is a file, in whose
-/// name one `*` stands for anything.
+/// Where a program lies: PATH, then the places that a plain user's PATH leaves out. By a path it is a file, in
+/// which one `*` stands for anything within a name.
 pub(crate) fn find(program: &str) -> Option<PathBuf> {
-    if let Some((dir, name)) = program.rsplit_once('/') {
-        let (before, after) = name.split_once('*').unwrap_or((name, ""));
-        let fits = |found: &str| found.starts_with(before) && found.ends_with(after);
-        let entries = std::fs::read_dir(dir).ok()?.flatten();
-        let found =
-            entries.filter(|entry| entry.file_name().to_str().is_some_and(fits)).map(|entry| entry.path());
-        return found.min();
+    if program.contains('/') {
+        return find_file(program);
     }
     let path = std::env::var_os("PATH").unwrap_or_default();
     find_in(program, &path)
+}
+
+/// The first of the files that a path with at most one `*` in it stands for.
+fn find_file(pattern: &str) -> Option<PathBuf> {
+    let Some((before, after)) = pattern.split_once('*') else {
+        return Some(PathBuf::from(pattern)).filter(|path| path.exists());
+    };
+    let (dir, start) = before.rsplit_once('/')?;
+    let (end, below) = after.split_once('/').map_or((after, None), |(end, below)| (end, Some(below)));
+    let fits = |found: &str| found.starts_with(start) && found.ends_with(end);
+    let entries = std::fs::read_dir(dir).ok()?.flatten();
+    let found =
+        entries.filter(|entry| entry.file_name().to_str().is_some_and(fits)).map(|entry| entry.path());
+    found.map(|path| below.map_or(path.clone(), |below| path.join(below))).filter(|path| path.exists()).min()
 }
 
 fn find_in(program: &str, path: &OsStr) -> Option<PathBuf> {
@@ -108,5 +117,16 @@ mod tests {
         std::fs::write(dir.path().join("no-such-tool"), "").unwrap();
         assert_eq!(find_in("no-such-tool", dir.path().as_os_str()), None);
         assert!(find("sh").is_some());
+    }
+
+    #[test]
+    fn a_star_stands_for_a_part_of_a_name() {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::create_dir_all(dir.path().join("15/bin")).unwrap();
+        std::fs::write(dir.path().join("15/bin/tool-1-x"), "").unwrap();
+        let at = |path: &str| find(&dir.path().join(path).to_string_lossy());
+        assert_eq!(at("*/bin/tool-1-x"), Some(dir.path().join("15/bin/tool-1-x")));
+        assert_eq!(at("15/bin/tool-*-x"), at("15/bin/tool-1-x"));
+        assert_eq!((at("*/bin/other"), at("15/bin/tool-*-y")), (None, None));
     }
 }
