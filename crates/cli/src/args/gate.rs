@@ -44,6 +44,12 @@ pub(crate) enum GateCommand {
         #[arg(long, value_name = "KEY")]
         key: Option<PathBuf>,
     },
+    /// Tell what several results of a suite say together: what the last version lost, and where it goes
+    History {
+        /// What `gate run` wrote, the oldest first
+        #[arg(required = true, num_args = 2.., value_name = "DIR")]
+        dirs: Vec<PathBuf>,
+    },
     /// Let a result through, on record and signed
     Approve {
         /// What `gate run` wrote

@@ -1,11 +1,11 @@
-//! `cofferdam gate`: run a suite, compare, decide; merge shards; approve.
+//! `cofferdam gate`: run a suite, compare, decide; merge shards; look back; approve.
 
 use crate::args::{Gate, GateCommand, GateRun};
 use crate::command::run::BY;
 use crate::output::{Failure, Output, Paint};
 use crate::progress::Progress;
 use crate::story::printable;
-use cofferdam_engine::gate::{GateResult, Gated, Options, SessionVerdict, Verdict};
+use cofferdam_engine::gate::{GateResult, Gated, History, Options, SessionVerdict, Verdict};
 use cofferdam_engine::{Engine, Stop, suite, until_signalled};
 use serde_json::json;
 use std::path::{Path, PathBuf};
@@ -20,6 +20,7 @@ pub(crate) fn run(home: Option<PathBuf>, gate: Gate, output: &Output) -> Result<
             let result = Engine::open(home)?.merge_gates(&dirs, &out, key.as_deref())?;
             report(&result, Some(&out), output)
         }
+        (Some(GateCommand::History { dirs }), _) => history(home, &dirs, output),
         (Some(GateCommand::Approve { dir, by, why, key }), _) => {
             approve(home, &dir, &by, &why, key.as_deref(), output)
         }
@@ -112,6 +113,58 @@ fn told(result: &GateResult, out: Option<&Path>, output: &Output) -> String {
     if let Some(out) = out {
         text.push_str(&format!("see {}\n", out.join("summary.md").display()));
     }
+    text
+}
+
+fn history(home: Option<PathBuf>, dirs: &[PathBuf], output: &Output) -> Result<u8, Failure> {
+    let history = Engine::open(home)?.gate_history(dirs)?;
+    if output.json {
+        output.value(&history)?;
+    } else {
+        output.data(&looked_back(&history, output))?;
+    }
+    Ok(code(history.outcome))
+}
+
+fn looked_back(history: &History, output: &Output) -> String {
+    const NAMED: usize = 20;
+    let mut text = String::new();
+    for version in &history.versions {
+        let share = version.passed;
+        let percent = 100.0 * share.hits as f64 / (share.n.max(1)) as f64;
+        let commit: String = version.commit.as_deref().unwrap_or("no commit").chars().take(12).collect();
+        text.push_str(&format!(
+            "{:<6}  {:>4} of {:<4} passed ({percent:.1} %)  {}  {}\n",
+            version.outcome.to_string(),
+            share.hits,
+            share.n,
+            printable(&commit),
+            version.dir.display()
+        ));
+    }
+    let paired = &history.paired;
+    text.push_str(&format!(
+        "the last beside the one before: {} lost, {} won, {} passed in both, {} in neither (p = {:.3})\n",
+        paired.lost, paired.won, paired.both_pass, paired.neither, paired.p
+    ));
+    history.lost.iter().take(NAMED).for_each(|id| text.push_str(&format!("      lost: {}\n", printable(id))));
+    if history.lost.len() > NAMED {
+        text.push_str(&format!("      … and {} more\n", history.lost.len() - NAMED));
+    }
+    match &history.drift {
+        Some(drift) => text.push_str(&format!(
+            "from one version to the next the share of passes changes by {:+.1} points (p = {:.3})\n",
+            100.0 * drift.slope,
+            drift.p
+        )),
+        None => text.push_str("no drift can be told: fewer than three results, or nothing varies\n"),
+    }
+    let why = match history.outcome {
+        Verdict::Pass => "nothing was lost, and nothing goes down beyond chance",
+        Verdict::Review => "look at what was lost, or at where it goes",
+        Verdict::Fail => "more was lost than chance explains",
+    };
+    text.push_str(&format!("{}: {why}\n", painted(history.outcome, output)));
     text
 }
 

@@ -48,6 +48,10 @@ pub enum GateError {
     Several { path: PathBuf, count: usize },
     #[error("there is nothing in {0} to compare: it holds no traces")]
     NoTraces(PathBuf),
+    #[error("{0} results have no history: name the directories of two or more, the oldest first")]
+    Short(usize),
+    #[error("{dir} is a result of `{}` and not of `{}`: a history is of one suite", .suites[1], .suites[0])]
+    OtherSuite { dir: PathBuf, suites: [String; 2] },
     #[error("{0} is a directory and the other is not: compare two files or two directories")]
     Unlike(PathBuf),
 }

@@ -80,6 +80,32 @@ fn shards_are_one_result_when_all_are_there() {
     site.call(&["gate", "suite.toml", "--shard", "3/2"]).exits(2);
 }
 
+/// Several results together: what the last one lost is named, and whether it may be chance.
+#[test]
+fn results_of_one_suite_have_a_history() {
+    let site = site();
+    let shop = Shop::recorded(&site);
+    shop.gate(&["--out", "one"]).exits(0);
+    site.call(&["gate", "history", "one"]).exits(2);
+    let same = site.call(&["gate", "history", "one", "one"]).exits(0).out();
+    assert!(same.contains("0 lost, 0 won, 6 passed in both"), "{same}");
+    shop.break_agent();
+    shop.gate(&["--out", "two"]).exits(1);
+    let told = site.call(&["gate", "history", "one", "one", "two"]).exits(3).out();
+    assert!(
+        told.contains("1 lost, 0 won, 5 passed in both") && told.contains("lost: refund-small"),
+        "{told}"
+    );
+    let asked = site.call(&["gate", "history", "--json", "one", "one", "two"]).exits(3).out();
+    let asked: Value = serde_json::from_str(&asked).unwrap();
+    assert_eq!((&asked["outcome"], &asked["lost"]), (&json!("review"), &json!(["refund-small"])));
+    assert!(asked["drift"]["slope"].as_f64().unwrap() < 0.0, "{asked}");
+    // Only what is signed counts.
+    let file = site.work().join("two/gate.json");
+    std::fs::write(&file, std::fs::read_to_string(&file).unwrap().replace("\"fail\"", "\"pass\"")).unwrap();
+    site.call(&["gate", "history", "one", "two"]).exits(2);
+}
+
 fn wait_for(path: &Path) {
     let began = Instant::now();
     while !path.exists() {
