@@ -2,7 +2,7 @@
 
 use crate::Channels;
 use crate::cgroup::{self, Groups, Version};
-use crate::explain::{explain_launch, explain_op};
+use crate::explain::explain_launch;
 use crate::filter::{self, Choice};
 use crate::late;
 use crate::layer::{self, Layer};
@@ -16,6 +16,7 @@ use crate::report::Settled;
 use crate::room::Place;
 use crate::sandbox::ProcessSandbox;
 use crate::shown::Placed;
+use crate::supervise;
 use crate::users::{self, Users, Way};
 use crate::watch::Ear;
 use cofferdam_model::{EnforcementReport, Profile, Syscalls, Weakness};
@@ -23,7 +24,7 @@ use cofferdam_runtime::{
     Begun, Doors, Fault, Injected, Network, Recipe, RuntimeError, Sandbox, SandboxSpec, Standing, Step,
     guest_program,
 };
-use cofferdam_sys::boot::{self, Access, Birth, Given, Launched, Message, Op, Resource};
+use cofferdam_sys::boot::{self, Access, Birth, Given, Launched, Op, Resource};
 use cofferdam_sys::{capability, idmap, image, landlock};
 use rustix::net::{AddressFamily, SocketFlags, SocketType};
 use rustix::process::{Signal, WaitId, WaitIdOptions};
@@ -73,7 +74,7 @@ pub(crate) struct Making {
     /// Where the guest's end of it comes from, where the other is not ours.
     given_channel: Option<Channels>,
     /// The first process of the room that there is, for who asks from elsewhere.
-    guest: Arc<AtomicI32>,
+    pub(crate) guest: Arc<AtomicI32>,
     pub(crate) launched: Option<Launched>,
     pub(crate) ear: Option<Ear>,
     pub(crate) doors: Option<Doors>,
@@ -117,7 +118,7 @@ pub(crate) const RECIPE: Recipe<Making, Failure> = Recipe(&[
     Step { name: "layer", run: make_layer, undo: remove_layer },
     Step { name: "plan", run: hand_over_plan, undo: nothing },
     Step { name: GROUPS, run: make_groups, undo: remove_groups },
-    Step { name: "supervise", run: supervise, undo: nothing },
+    Step { name: "supervise", run: supervise::supervise, undo: nothing },
     Step { name: "readback", run: readback::read_back, undo: nothing },
     Step { name: "floor", run: readback::check_floor, undo: nothing },
 ]);
@@ -398,7 +399,7 @@ fn rlimits(m: &Making) -> Vec<(Resource, u64)> {
     limits
 }
 
-fn filter_of(m: &Making) -> Result<Choice, Failure> {
+pub(crate) fn filter_of(m: &Making) -> Result<Choice, Failure> {
     let (_, layout) = chosen(m)?;
     Ok(Choice {
         nested: m.spec.nested,
@@ -451,7 +452,7 @@ pub(crate) fn hand_over_plan(m: &mut Making) -> Result<(), Failure> {
     Ok(())
 }
 
-fn hearing(errno: rustix::io::Errno) -> RuntimeError {
+pub(crate) fn hearing(errno: rustix::io::Errno) -> RuntimeError {
     RuntimeError::io("hear from the boot child")(errno.into())
 }
 
@@ -466,49 +467,4 @@ pub(crate) fn end(m: &mut Making) {
         m.waited = true;
     }
     m.launched = None;
-}
-
-/// Does the supervisor's part while the child works, until the guest runs.
-pub(crate) fn supervise(m: &mut Making) -> Result<(), Failure> {
-    let Some(mut launched) = m.launched.take() else { return chosen(m).map(drop) };
-    let result = converse(m, &mut launched);
-    m.launched = Some(launched);
-    result
-}
-
-fn converse(m: &mut Making, launched: &mut Launched) -> Result<(), Failure> {
-    loop {
-        match launched.hear().map_err(hearing)? {
-            Message::LandlockProbe(errno) => {
-                m.landlock_probe = errno;
-                // What is left to the child, the filter and the guest's image, takes as long as to read what they do
-                // not change.
-                m.settled = Settled::read(launched.pid().as_raw_nonzero().get()).ok();
-            }
-            Message::Listener(fd) => {
-                let ear = Ear::new(fd, filter_of(m)?);
-                // The last that our own code does under the filter is to execute the guest.
-                ear.admit().map_err(hearing)?;
-                m.ear = Some(ear);
-            }
-            Message::Layer(fd) => m.handed.push_back(fd),
-            Message::Place([mounts, network, user]) => m.place = Some(Place { mounts, network, user }),
-            Message::Doors(fds) => {
-                let guest = m.guest.clone();
-                m.doors = m.network.as_ref().map(|network| network.doors(guest, fds)).transpose()?;
-            }
-            Message::Failed { at, errno } => {
-                let workdir = &m.spec.workdir;
-                return Err(launched.op(at).map_or_else(
-                    || Failure::What("an unknown operation failed".into(), "report this".into()),
-                    |op| explain_op(op, errno, workdir),
-                ));
-            }
-            Message::Started => {
-                // They are shown; other rooms of the place have them too.
-                m.files = Vec::new();
-                return Ok(());
-            }
-        }
-    }
 }

@@ -24,6 +24,7 @@ mod report;
 mod room;
 mod sandbox;
 mod shown;
+mod supervise;
 mod syscalls;
 mod users;
 mod view;

@@ -11,6 +11,7 @@ use crate::layer::{self, FileDiff, Layer, Stack, Watch, text_diff};
 use crate::layout;
 use crate::plan::{self, Room};
 use crate::readback;
+use crate::supervise;
 use crate::users::{Users, Way};
 use cofferdam_model::{EnforcementReport, FileDifference, Provenance};
 use cofferdam_runtime::{Base, Committed, RuntimeError, SandboxSpec};
@@ -109,7 +110,7 @@ fn enter(m: &mut Making, rooms: &mut Rooms, report: &EnforcementReport) -> Resul
     let result = (|| {
         create::hand_over_plan(m)?;
         create::let_join(m)?;
-        create::supervise(m)?;
+        supervise::supervise(m)?;
         rooms.below = m.handed.pop_front();
         same(report, &readback::observe(m)?)
     })();

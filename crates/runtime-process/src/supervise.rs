@@ -1,0 +1,53 @@
+//! The supervisor's part of a boot: it hears what the child has to say until the guest runs, and answers.
+
+use crate::create::{Failure, Making, chosen, filter_of, hearing};
+use crate::explain::explain_op;
+use crate::report::Settled;
+use crate::room::Place;
+use crate::watch::Ear;
+use cofferdam_sys::boot::{Launched, Message};
+
+/// While the child works, until the guest runs.
+pub(crate) fn supervise(m: &mut Making) -> Result<(), Failure> {
+    let Some(mut launched) = m.launched.take() else { return chosen(m).map(drop) };
+    let result = converse(m, &mut launched);
+    m.launched = Some(launched);
+    result
+}
+
+fn converse(m: &mut Making, launched: &mut Launched) -> Result<(), Failure> {
+    loop {
+        match launched.hear().map_err(hearing)? {
+            Message::LandlockProbe(errno) => {
+                m.landlock_probe = errno;
+                // What is left to the child, the filter and the guest's image, takes as long as to read what they do
+                // not change.
+                m.settled = Settled::read(launched.pid().as_raw_nonzero().get()).ok();
+            }
+            Message::Listener(fd) => {
+                let ear = Ear::new(fd, filter_of(m)?);
+                // The last that our own code does under the filter is to execute the guest.
+                ear.admit().map_err(hearing)?;
+                m.ear = Some(ear);
+            }
+            Message::Layer(fd) => m.handed.push_back(fd),
+            Message::Place([mounts, network, user]) => m.place = Some(Place { mounts, network, user }),
+            Message::Doors(fds) => {
+                let guest = m.guest.clone();
+                m.doors = m.network.as_ref().map(|network| network.doors(guest, fds)).transpose()?;
+            }
+            Message::Failed { at, errno } => {
+                let workdir = &m.spec.workdir;
+                return Err(launched.op(at).map_or_else(
+                    || Failure::What("an unknown operation failed".into(), "report this".into()),
+                    |op| explain_op(op, errno, workdir),
+                ));
+            }
+            Message::Started => {
+                // They are shown; other rooms of the place have them too.
+                m.files = Vec::new();
+                return Ok(());
+            }
+        }
+    }
+}
