@@ -18,14 +18,14 @@ fn sh<'a>(site: &'a Site, tier: &str, script: &str) -> Call<'a> {
 /// Runs a command, with its input, its code, its files, its limits, its terminal and its record.
 fn runs(site: &Site, tier: &str) {
     let dir = format!("of-{tier}");
-    site.write(&format!("{dir}/kept"), "kept\n");
-    site.write(&format!("{dir}/gone"), "gone\n");
+    site.write(format!("{dir}/kept"), "kept\n");
+    site.write(format!("{dir}/gone"), "gone\n");
     let script = format!(
         "cd {dir}; cat; rm gone; echo new >made; ln -s made link; chmod 640 kept; mkdir d; mv made d/; exit 7"
     );
     let done = sh(site, tier, &script).input("said from outside\n").exits(7);
     assert_eq!(done.out(), "said from outside\n", "{tier}: {}", done.err());
-    assert_eq!(site.read(&format!("{dir}/d/made")), "new\n");
+    assert_eq!(site.read(format!("{dir}/d/made")), "new\n");
     assert!(!site.work().join(&dir).join("gone").exists());
     site.call(&["trace", "verify", "latest"]).exits(0);
 
@@ -207,7 +207,7 @@ fn a_large_repository_comes_out_the_same() {
     for tier in TIERS {
         for dir in 0..100 {
             for file in 0..100 {
-                site.write(&format!("{dir}/{file}"), format!("{dir} {file}\n"));
+                site.write(format!("{dir}/{file}"), format!("{dir} {file}\n"));
             }
         }
         sh(&site, tier, script).with(&["--changes", "keep"]).exits(0);
