@@ -3,6 +3,7 @@
 
 use crate::image::{Image, Taken, Tree, holds, witness};
 use crate::kernel::refused;
+use crate::memory::Lock;
 use crate::template::{make_dir, short};
 use cofferdam_runtime::RuntimeError;
 use cofferdam_runtime_process::{Look, owner_of_first};
@@ -17,11 +18,19 @@ fn kept(
     of: &str,
     make: impl FnOnce() -> Result<Tree, RuntimeError>,
 ) -> Result<(PathBuf, String), RuntimeError> {
-    let dir = dir.join(name);
-    let known = fs::read_to_string(dir.join("digest")).ok().filter(|digest| dir.join(digest).is_file());
-    let same = fs::read(dir.join("of")).is_ok_and(|kept| kept == of.as_bytes());
-    if let Some(digest) = known.filter(|_| same && fs::read(dir.join("seen")).is_ok_and(|seen| holds(&seen)))
-    {
+    let (vm, dir) = (dir, dir.join(name));
+    let found = || {
+        let known = fs::read_to_string(dir.join("digest")).ok().filter(|digest| dir.join(digest).is_file());
+        let same = fs::read(dir.join("of")).is_ok_and(|kept| kept == of.as_bytes());
+        known.filter(|_| same && fs::read(dir.join("seen")).is_ok_and(|seen| holds(&seen)))
+    };
+    if let Some(digest) = found() {
+        return Ok((dir.join(&digest), digest));
+    }
+    // Also other threads of this process make it.
+    make_dir(vm)?;
+    let _lock = Lock::take(vm).map_err(RuntimeError::io("wait for our turn"))?;
+    if let Some(digest) = found() {
         return Ok((dir.join(&digest), digest));
     }
     let tree = make()?;

@@ -154,7 +154,13 @@ impl Parts {
             key.update(cofferdam_seal::digest(program).as_bytes());
         }
         let dir = self.dir.join("kernels").join(short(key.finish()));
-        if dir.join("initrd").is_file() && dir.join("vmlinux").is_file() {
+        let there = || dir.join("initrd").is_file() && dir.join("vmlinux").is_file();
+        if there() {
+            return Ok(dir);
+        }
+        // Also other threads of this process make it: a pool beside the session that has to wait.
+        let _lock = Lock::take(&self.dir).map_err(io("wait for our turn"))?;
+        if there() {
             return Ok(dir);
         }
         let making = self.dir.join(format!("kernels/making-{}", std::process::id()));
