@@ -149,6 +149,8 @@ impl Service {
             // Modules are looked for beside the file, not on a path.
             let modules = self.site.work().join("node_modules");
             let _ = std::os::unix::fs::symlink(packages.join("node_modules"), modules);
+        } else {
+            command.args(["-c", crate::sdk::TO_ITS_END]);
         }
         Some(cofferdam_testkit::finish(command.arg(file)))
     }
