@@ -127,8 +127,8 @@ pub fn count(rounds: u32) -> Result<Ran, Errno> {
     let shared = Mapped::of(&vcpu, length)?;
     enter(&vcpu)?;
     number(&vcpu, RUN, 0)?;
-    // Behind eight bytes of requests; the port is four bytes into what is said of it.
-    let (reason, port) = (shared.word(8), shared.word(32 + 4) & 0xFFFF);
+    // Behind eight bytes of requests; what is said of it begins with a direction and a size of a byte each.
+    let (reason, port) = (shared.word(8), shared.word(32 + 2) & 0xFFFF);
     match reason {
         EXIT_IO if port == u32::from(PORT) => Ok(Ran::Done),
         other => Ok(Ran::Left(other)),
