@@ -8,7 +8,7 @@ import json
 import sys
 
 PROGRAM = "print(sum(n * n for n in range(1, 101)))\n"
-PEEK = "python3 -c 'import urllib.request as r; r.urlopen(\"http://pypi.org/\", timeout=5)' 2>/dev/null || echo no way out"
+PEEK = "python3 -c 'import urllib.request as r; r.urlopen(\"http://example.com/\", timeout=5)' 2>/dev/null || echo no way out"
 
 
 def decide(messages: list[dict]):
