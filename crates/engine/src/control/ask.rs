@@ -1,13 +1,13 @@
 //! The asking side: finds running sessions by their sockets, and asks them.
 
-use super::{Lines, Question, Reply, Waiting, address, lines, open_dir};
+use super::{Lines, Question, Reply, Waiting, address, lines, locked, open_dir};
 use crate::Engine;
 use crate::error::EngineError;
 use cofferdam_model::{Cap, SessionId};
 use std::io;
 use std::os::fd::BorrowedFd;
 use std::os::unix::net::UnixStream;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 /// A session that is busy cutting a thousand streams, or committing a large work dir, still answers within this.
@@ -22,15 +22,10 @@ impl Engine {
         let names = std::fs::read_dir(&dir).map_err(failed)?.flatten().map(|entry| entry.file_name());
         let mut found: Vec<SessionId> =
             names.filter_map(|name| name.to_str()?.strip_suffix(".sock")?.parse().ok()).collect();
-        found.retain(|session| match self.connect(&format!("{session}.sock")) {
-            Ok(_) => true,
-            Err(error) => {
-                if error.kind() == io::ErrorKind::ConnectionRefused {
-                    // Left behind by a process that was killed.
-                    let _ = std::fs::remove_file(dir.join(format!("{session}.sock")));
-                }
-                false
-            }
+        found.retain(|session| {
+            let name = format!("{session}.sock");
+            let Err(error) = connect(&dir, &name) else { return true };
+            !(refused(&error) && is_left_behind(&dir, &name)) && connect(&dir, &name).is_ok()
         });
         found.sort();
         Ok(found)
@@ -85,8 +80,7 @@ impl Engine {
     }
 
     pub(crate) fn connect(&self, name: &str) -> io::Result<UnixStream> {
-        let dir = open_dir(&self.home.live_dir()?)?;
-        UnixStream::connect(address(&dir, name))
+        connect(&self.home.live_dir()?, name)
     }
 
     pub(crate) fn ask(&self, session: &SessionId, question: &Question) -> Result<Reply, EngineError> {
@@ -106,6 +100,22 @@ impl Engine {
         lines::ask(&mut stream, question, along)?;
         Ok(Lines::new(stream))
     }
+}
+
+fn connect(dir: &Path, name: &str) -> io::Result<UnixStream> {
+    let dir = open_dir(dir)?;
+    UnixStream::connect(address(&dir, name))
+}
+
+fn refused(error: &io::Error) -> bool {
+    error.kind() == io::ErrorKind::ConnectionRefused
+}
+
+/// Removes a socket whose process was killed; false where someone listens at it, or is about to.
+pub(super) fn is_left_behind(dir: &Path, name: &str) -> bool {
+    let Ok(_lock) = locked(dir) else { return false };
+    let dead = connect(dir, name).is_err_and(|error| refused(&error));
+    dead && std::fs::remove_file(dir.join(name)).is_ok()
 }
 
 pub(crate) fn asking(source: io::Error) -> EngineError {

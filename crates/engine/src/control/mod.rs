@@ -266,3 +266,10 @@ fn open_dir(path: &Path) -> io::Result<OwnedFd> {
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
     Ok(rustix::fs::open(path, flags, Mode::empty())?)
 }
+
+/// Whoever opens a socket, or removes one that was left behind, is alone with it.
+fn locked(dir: &Path) -> io::Result<std::fs::File> {
+    let open = std::fs::File::open(dir)?;
+    open.lock()?;
+    Ok(open)
+}

@@ -1,6 +1,6 @@
 //! The answering side: a thread that waits for connections, and one for each connection while it lasts.
 
-use super::{LONGEST, Lines, Question, Reply, Waiting, address, open_dir, send};
+use super::{LONGEST, Lines, Question, Reply, Waiting, address, locked, open_dir, send};
 use crate::error::EngineError;
 use crate::live::Mailbox;
 use crate::tools::Derived;
@@ -59,9 +59,13 @@ impl Control {
     pub(crate) fn open_at(dir: &Path, name: &str, desk: Arc<dyn Answers>) -> io::Result<Self> {
         let open = open_dir(dir)?;
         let path = dir.join(name);
-        // One that is there is of a process that was killed.
-        let _ = std::fs::remove_file(&path);
-        let listener = UnixListener::bind(address(&open, name))?;
+        let listener = {
+            // For a moment it has its name and does not listen yet, as one that was left behind.
+            let _lock = locked(dir)?;
+            // One that is there is of a process that was killed.
+            let _ = std::fs::remove_file(&path);
+            UnixListener::bind(address(&open, name))?
+        };
         std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600))?;
         listener.set_nonblocking(true)?;
         let (wake, stop) = io::pipe()?;
@@ -227,4 +231,44 @@ impl Desk {
 
 fn told<E: std::error::Error>(done: Result<u64, E>) -> Result<u64, String> {
     done.map_err(|error| error.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::control::ask::is_left_behind;
+    use std::sync::atomic::AtomicBool;
+
+    struct Nobody;
+
+    impl Answers for Nobody {
+        fn answer(&self, _: Asked, _: &mut Lines) -> Option<Reply> {
+            None
+        }
+    }
+
+    /// Someone who lists sessions all the time never takes one that begins for one that was killed.
+    #[test]
+    fn a_socket_that_is_being_opened_is_not_swept_away() {
+        let dir = tempfile::tempdir().unwrap();
+        let over = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                while !over.load(Ordering::Relaxed) {
+                    is_left_behind(dir.path(), "it.sock");
+                }
+            });
+            for _ in 0..2000 {
+                let control = Control::open_at(dir.path(), "it.sock", Arc::new(Nobody));
+                let reached = UnixStream::connect(dir.path().join("it.sock"));
+                over.store(reached.is_err(), Ordering::Relaxed);
+                reached.unwrap();
+                drop(control.unwrap());
+            }
+            over.store(true, Ordering::Relaxed);
+        });
+        // One whose process is gone is.
+        drop(UnixListener::bind(dir.path().join("it.sock")).unwrap());
+        assert!(is_left_behind(dir.path(), "it.sock") && !dir.path().join("it.sock").exists());
+    }
 }
