@@ -96,6 +96,8 @@ pub(crate) enum Failure {
     Token { name: String, why: String },
     #[error("{0}")]
     Postgres(Box<crate::postgres::Refused>),
+    #[error("{0}")]
+    Ssh(Box<crate::ssh::Refused>),
     #[error("the client's body broke off: {0}")]
     Body(hyper::Error),
     #[error("it was cut while it was under way ({0:?}): ask whoever runs this session")]
@@ -124,7 +126,7 @@ impl Failure {
                 StatusCode::FORBIDDEN
             }
             Self::Cut(_) | Self::Secret(_) | Self::SecretIn { .. } | Self::NotText => StatusCode::FORBIDDEN,
-            Self::Stopped(_) | Self::Tapped(_) | Self::Postgres(_) => StatusCode::FORBIDDEN,
+            Self::Stopped(_) | Self::Tapped(_) | Self::Postgres(_) | Self::Ssh(_) => StatusCode::FORBIDDEN,
             Self::Dial(DialError::Forbidden { .. } | DialError::ThisHost { .. }) => StatusCode::FORBIDDEN,
             Self::Dial(_)
             | Self::Upstream { .. }
@@ -163,6 +165,7 @@ impl Failure {
             Self::Unreadable { .. } => "unreadable-answer",
             Self::Token { .. } => "token",
             Self::Postgres(refused) => refused.cause(),
+            Self::Ssh(refused) => refused.cause(),
             Self::Body(_) => "client-body",
             Self::Cut(_) => "cut",
         }
@@ -186,6 +189,7 @@ impl Failure {
             Self::OverBudget(_) => Some(Alarm::Budget),
             Self::Tapped(stop) if stop.cause == Stop::SPEND_CAP => Some(Alarm::Budget),
             Self::Denied(_) => Some(Alarm::Denied),
+            Self::Ssh(refused) if refused.is_other_host() => Some(Alarm::HostKey),
             _ => None,
         }
     }
@@ -205,6 +209,7 @@ impl Failure {
             Self::Upstream { .. } | Self::BrokeOff(_) => false,
             // Told with the end of its session.
             Self::Postgres(refused) => refused.cause() != "upstream",
+            Self::Ssh(refused) => refused.cause() != "upstream",
             Self::Dial(error) => matches!(error, DialError::Forbidden { .. } | DialError::ThisHost { .. }),
             _ => true,
         }

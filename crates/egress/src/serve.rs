@@ -5,13 +5,13 @@ use crate::alert::Sighting;
 use crate::approvals::{ApprovalError, Approvals, Held, Put};
 use crate::dns::{self, Desk, Query, Receive, Stray, Tap};
 use crate::front;
-use crate::http::decide::Question;
+use crate::http::decide::is_denied_now;
 use crate::http::service::{Conn, serve_h1};
 use crate::rules::Rules;
 use crate::session::{Config, ControlError, Session, Stats};
 use crate::stream::{Accepted, Door};
 use cofferdam_model::{Body, Cap, Ending, NameAsked, StrayPacket};
-use cofferdam_policy::{Effect, Notice, Occasion, Policy};
+use cofferdam_policy::{Notice, Occasion, Policy};
 use cofferdam_vault::Bound;
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, UdpSocket};
@@ -204,8 +204,7 @@ impl Handle {
         self.session.pool.clear();
         let cut = self.session.live.cut(Ending::PolicyChanged, |exchange| {
             // What was prepared in a session with a database was judged by the old one.
-            exchange.asked.scheme == "postgres"
-                || Question::again(&exchange.asked).decide(&rules).effect == Effect::Deny
+            exchange.asked.scheme == "postgres" || is_denied_now(&exchange.asked, &rules)
         });
         Ok(self.session.changed("policy", String::new(), by, cut)?)
     }

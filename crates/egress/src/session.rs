@@ -12,6 +12,7 @@ use crate::postgres::Cancels;
 use crate::refusals::Refusals;
 use crate::rescue::Failure;
 use crate::rules::Rules;
+use crate::ssh::KnownHosts;
 use crate::swap::Coffer;
 use crate::tls::Ca;
 use crate::upstream::pool::Pool;
@@ -54,6 +55,8 @@ pub struct Config {
     pub coffer: Coffer,
     pub names: Arc<Names>,
     pub ca: Arc<Ca>,
+    /// What the operator's own OpenSSH knows of hosts.
+    pub known_hosts: KnownHosts,
     pub record: Arc<dyn Record>,
     pub limits: Limits,
     pub alerting: Alerting,
@@ -95,6 +98,7 @@ pub(crate) struct Session {
     pub(crate) coffer: Coffer,
     pub(crate) names: Arc<Names>,
     pub(crate) ca: Arc<Ca>,
+    pub(crate) known_hosts: KnownHosts,
     pub(crate) record: Arc<dyn Record>,
     pub(crate) limits: Limits,
     pub(crate) approvals: Arc<Approvals>,
@@ -120,6 +124,7 @@ impl Session {
             coffer: config.coffer,
             names: config.names,
             ca: config.ca,
+            known_hosts: config.known_hosts,
             live: Live::new(config.record.clone()),
             alerts: Alerts::new(config.alerting, config.record.clone()),
             record: config.record,

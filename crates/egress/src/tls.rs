@@ -1,6 +1,8 @@
 //! The inside of TLS: an authority of the session's own and a leaf per name. Its key is made here, lives in
 //! this process's memory and is written nowhere; two sessions never share one.
 
+use cofferdam_seal::dsse::Nonces;
+use cofferdam_seal::ssh::HostKey;
 use quick_cache::sync::Cache;
 use rcgen::{
     BasicConstraints, CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer,
@@ -30,6 +32,8 @@ pub enum CaError {
     Certificate { name: String, source: rcgen::Error },
     #[error("cannot set up TLS ({0}): the crypto provider is broken; rebuild")]
     Tls(#[from] rustls::Error),
+    #[error("there is no randomness on this machine: keys need some")]
+    NoRandomness,
 }
 
 /// A session's certificate authority.
@@ -41,6 +45,8 @@ pub struct Ca {
     /// What all leaves share; each gets a copy with its own certificate.
     base: ServerConfig,
     leaves: Cache<String, Arc<ServerConfig>>,
+    /// What hosts that are reached over SSH prove themselves with, inside.
+    host_key: Arc<HostKey>,
 }
 
 impl Ca {
@@ -58,12 +64,22 @@ impl Ca {
             base: base_config(&leaf_key)?,
             leaf_key,
             leaves: Cache::new(LEAVES),
+            host_key: HostKey::new(&Nonces::new()).map(Arc::new).ok_or(CaError::NoRandomness)?,
         })
     }
 
     /// The certificate that clients inside must trust.
     pub fn pem(&self) -> &str {
         &self.pem
+    }
+
+    /// The key that every host has which is reached over SSH, as a file of known hosts says it.
+    pub fn known_hosts(&self) -> String {
+        format!("* {}\n", self.host_key.line())
+    }
+
+    pub(crate) fn host_key(&self) -> Arc<HostKey> {
+        self.host_key.clone()
     }
 
     /// The public key that all leaves have (SubjectPublicKeyInfo): for clients that trust by key.

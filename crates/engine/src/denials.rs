@@ -71,6 +71,11 @@ impl Denials {
 }
 
 fn decided(fact: &EgressDecided) -> Denied {
+    if fact.scheme == "ssh" {
+        let user = fact.query.as_deref().and_then(|query| query.strip_prefix("user=")).unwrap_or_default();
+        let request = format!("ssh {user}@{}:{} {}", fact.host, fact.port, fact.method);
+        return Denied { request, rule: fact.rule.clone(), why: fact.reason.clone(), times: 1, allow: None };
+    }
     let usual = matches!((fact.scheme.as_str(), fact.port), ("https" | "tls", 443) | ("http", 80));
     let port = if usual { String::new() } else { format!(":{}", fact.port) };
     let request = format!("{} {}://{}{port}{}", fact.method, fact.scheme, fact.host, fact.path);

@@ -2,6 +2,7 @@
 //! are written in: by the bundles that libraries open, and by the variables that they read.
 
 mod java;
+mod ssh;
 
 use cofferdam_runtime::ShownFile;
 use std::path::{Path, PathBuf};
@@ -50,13 +51,15 @@ const REPLACE: &[&str] = &[
 /// Variables that add to it.
 const ADD: &[&str] = &["NODE_EXTRA_CA_CERTS", "DENO_CERT"];
 
+pub(crate) use ssh::known_outside;
+
 pub(crate) struct Trust {
     pub(crate) files: Vec<ShownFile>,
     pub(crate) variables: Vec<(&'static str, &'static str)>,
 }
 
-/// For an authority given in PEM.
-pub(crate) fn spread(authority: &str) -> Trust {
+/// For an authority given in PEM, and the line that says which key hosts have which are reached over SSH.
+pub(crate) fn spread(authority: &str, host_key: &str) -> Trust {
     let found: Vec<PathBuf> = BUNDLES.iter().filter_map(|path| Path::new(path).canonicalize().ok()).collect();
     let theirs = found.iter().find_map(|path| std::fs::read(path).ok()).unwrap_or_default();
     let bundle = [theirs.as_slice(), b"\n", authority.as_bytes()].concat();
@@ -72,6 +75,7 @@ pub(crate) fn spread(authority: &str) -> Trust {
     files.push(ShownFile { at: OWN.into(), content: authority.as_bytes().to_vec() });
     let start = Path::new(PYTHON).join("sitecustomize.py");
     files.push(ShownFile { at: start, content: PYTHON_START.into() });
+    files.extend(ssh::files(host_key));
     let replace = REPLACE.iter().map(|name| (*name, BUNDLE));
     let mut variables: Vec<_> = replace.chain(ADD.iter().map(|name| (*name, OWN))).collect();
     variables.push((PYTHON_PATH, PYTHON));
@@ -84,8 +88,12 @@ mod tests {
 
     #[test]
     fn an_authority_stands_in_every_bundle_beside_the_hosts_own() {
-        let trust = spread("-----SESSION-----\n");
-        let is_pem = |file: &&ShownFile| !file.at.starts_with(PYTHON) && !file.at.ends_with("cacerts");
+        let trust = spread("-----SESSION-----\n", "* ssh-ed25519 AAAA\n");
+        let is_pem = |file: &&ShownFile| {
+            let other =
+                ["cacerts", "ssh_config", "ssh_known_hosts"].iter().any(|name| file.at.ends_with(name));
+            !file.at.starts_with(PYTHON) && !other
+        };
         for file in trust.files.iter().filter(is_pem) {
             assert!(file.content.ends_with(b"-----SESSION-----\n"), "{:?}", file.at);
         }

@@ -2,6 +2,7 @@
 
 use crate::flow::{Baseline, Flow};
 use crate::sql::{Act, Shape};
+use crate::ssh::SshCommand;
 use serde_json::Value as Json;
 
 /// Something that is about to happen, or what is known of it.
@@ -14,6 +15,7 @@ pub enum Action<'a> {
     Browser(Browser<'a>),
     Step(Step<'a>),
     Sql(Sql<'a>),
+    Ssh(Ssh<'a>),
     Flow(Flow<'a>),
     Baseline(Baseline<'a>),
 }
@@ -118,6 +120,17 @@ pub struct Sql<'a> {
     pub program: Option<&'a str>,
 }
 
+/// A command for a host that is reached over SSH.
+#[derive(Clone, Copy)]
+pub struct Ssh<'a> {
+    pub host: &'a str,
+    pub port: u16,
+    pub user: &'a str,
+    pub command: &'a SshCommand,
+    /// The program that asks, by its path inside; none if it is not known.
+    pub program: Option<&'a str>,
+}
+
 /// The header fields of a request, wherever they are kept.
 pub trait Headers {
     /// Calls for each field in order; names may come in any case.
@@ -154,6 +167,7 @@ impl Action<'_> {
             Self::Browser(_) => "browser",
             Self::Step(_) => "step",
             Self::Sql(_) => "sql",
+            Self::Ssh(_) => "ssh",
             Self::Flow(_) => "flow",
             Self::Baseline(_) => "baseline",
         }

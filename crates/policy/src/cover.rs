@@ -3,7 +3,7 @@
 
 use crate::flow::{FlowMatch, Known};
 use crate::glob::{PathPattern, Pattern};
-use crate::rule::{HttpMatch, NamedText, PageMatch, Rule, SqlMatch, Subject};
+use crate::rule::{HttpMatch, NamedText, PageMatch, Rule, SqlMatch, SshMatch, Subject};
 
 impl Rule {
     /// Whether whatever `other` matches is matched by this one too.
@@ -42,6 +42,7 @@ fn subject(a: &Subject, b: &Subject) -> bool {
         }
         (Subject::Flow(a), Subject::Flow(b)) => flow(a, b),
         (Subject::Sql(a), Subject::Sql(b)) => sql(a, b),
+        (Subject::Ssh(a), Subject::Ssh(b)) => ssh(a, b),
         (Subject::Baseline(a), Subject::Baseline(b)) => b.finds.iter().all(|(finds, tools)| {
             tools.iter().all(|tool| a.tools(*finds).any(|pattern| pattern.covers(tool)))
         }),
@@ -71,6 +72,22 @@ fn sql(a: &SqlMatch, b: &SqlMatch) -> bool {
         && part(&a.functions, &b.functions, |a, b| texts(a, b))
         && part(&a.statements, &b.statements, |a, b| b.iter().all(|one| a.contains(one)))
         && part(&a.programs, &b.programs, |a, b| paths(a, b))
+}
+
+fn ssh(a: &SshMatch, b: &SshMatch) -> bool {
+    part(&a.kinds, &b.kinds, |a, b| b.iter().all(|kind| a.contains(kind)))
+        && a.hosts.covers(&b.hosts)
+        && part(&a.ports, &b.ports, |a, b| b.iter().all(|port| a.contains(port)))
+        && part(&a.users, &b.users, |a, b| texts(a, b))
+        && part(&a.programs, &b.programs, |a, b| paths(a, b))
+        && match (&a.repos, &b.repos, &a.commands, &b.commands) {
+            (None, _, None, _) => true,
+            (Some(a), Some(b), None, None) => b.iter().all(|b| a.iter().any(|a| a.covers(b))),
+            (None, None, Some(a), Some(b)) => b.iter().all(|b| a.contains(b)),
+            // What narrows two things at once is only surely covered by what is the same.
+            (Some(a), Some(b), Some(x), Some(y)) => a == b && x == y,
+            _ => false,
+        }
 }
 
 fn http(a: &HttpMatch, b: &HttpMatch) -> bool {

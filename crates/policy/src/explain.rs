@@ -7,7 +7,7 @@ use crate::flow::{Deviation, FlowMatch, Known, Origin};
 use crate::json::decoded_path;
 use crate::judge::Fit;
 use crate::policy::Policy;
-use crate::rule::{Effect, HttpMatch, PageMatch, Rule, SqlMatch, Subject};
+use crate::rule::{Effect, HttpMatch, PageMatch, Rule, SqlMatch, SshMatch, Subject};
 use serde::Serialize;
 use std::fmt::Display;
 
@@ -129,6 +129,7 @@ fn wanted(rule: &Rule, field: &str) -> String {
         (Subject::Browser { page: Some(page), .. }, _) if field != "args" => wanted_page(page, field),
         (Subject::Flow(flow), _) => wanted_flow(flow, field),
         (Subject::Sql(sql), _) => wanted_sql(sql, field),
+        (Subject::Ssh(ssh), _) => wanted_ssh(ssh, field),
         (Subject::Baseline(baseline), _) => {
             let one = |(finds, tools): &(Deviation, Vec<_>)| format!("{} {}", finds.name(), list(tools));
             baseline.finds.iter().map(one).collect::<Vec<_>>().join("; ")
@@ -165,6 +166,21 @@ fn wanted_sql(sql: &SqlMatch, field: &str) -> String {
         "functions" => texts(&sql.functions),
         "statement" => "a statement of its templates".to_owned(),
         _ => match &sql.kinds {
+            Some(kinds) => kinds.iter().map(|kind| kind.name()).collect::<Vec<_>>().join(", "),
+            None => "*".to_owned(),
+        },
+    }
+}
+
+fn wanted_ssh(ssh: &SshMatch, field: &str) -> String {
+    match field {
+        "host" => list(&ssh.hosts.0),
+        "port" => ssh.ports.as_deref().map_or_else(String::new, list),
+        "user" => ssh.users.as_deref().map_or_else(String::new, list),
+        "program" => ssh.programs.as_deref().map_or_else(String::new, list),
+        "repo" => ssh.repos.as_deref().map_or_else(String::new, list),
+        "command" => ssh.commands.as_deref().map_or_else(|| "a declared command".to_owned(), list),
+        _ => match &ssh.kinds {
             Some(kinds) => kinds.iter().map(|kind| kind.name()).collect::<Vec<_>>().join(", "),
             None => "*".to_owned(),
         },
@@ -229,6 +245,10 @@ fn found(field: &str, facts: &Facts<'_>) -> Option<String> {
         ("sql" | "tables" | "functions", Action::Sql(sql)) => sql.acts.first().map(ToString::to_string),
         ("database", Action::Sql(sql)) => Some(sql.database.to_owned()),
         ("user", Action::Sql(sql)) => Some(sql.user.to_owned()),
+        ("ssh", Action::Ssh(ssh)) => Some(ssh.command.kind().name().to_owned()),
+        ("repo", Action::Ssh(ssh)) => ssh.command.repo().map(str::to_owned),
+        ("command", Action::Ssh(ssh)) => Some(ssh.command.to_string()),
+        ("user", Action::Ssh(ssh)) => Some(ssh.user.to_owned()),
         ("when", _) => Some("false".to_owned()),
         _ => None,
     }

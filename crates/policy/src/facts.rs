@@ -30,6 +30,7 @@ impl<'a> Facts<'a> {
         let host = match (&target, action) {
             (Some(target), _) => canonical(target.host).map_err(|_| Problem::Host),
             (None, Action::Sql(sql)) => canonical(sql.host).map_err(|_| Problem::Host),
+            (None, Action::Ssh(ssh)) => canonical(ssh.host).map_err(|_| Problem::Host),
             (None, _) => Ok(Cow::Borrowed("")),
         };
         Self { action: *action, target, host, doubts: OnceCell::new(), body: OnceCell::new() }

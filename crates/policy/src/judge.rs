@@ -4,7 +4,7 @@
 //! Where a request leaves room for doubt (a header twice, a path with several readings, a program that is not
 //! known) an allow rule must match in every way it could be meant, a deny or review rule in any.
 
-use crate::action::{Action, Http, Sql};
+use crate::action::{Action, Http, Sql, Ssh};
 use crate::facts::Facts;
 use crate::flow::{Flow, FlowMatch};
 use crate::glob::{PathPattern, Pattern};
@@ -12,7 +12,7 @@ use crate::json::{self, Field};
 use crate::octets::{Octets, Writing, is_well_escaped};
 use crate::path::Segments;
 use crate::problem::Problem;
-use crate::rule::{Effect, HttpMatch, NamedText, PageMatch, Rule, SqlMatch, Subject};
+use crate::rule::{Effect, HttpMatch, NamedText, PageMatch, Rule, SqlMatch, SshMatch, Subject};
 use crate::sql::SqlKind;
 
 /// How a part of a rule, or all of it, stands to an action.
@@ -72,6 +72,7 @@ impl Rule {
                     && self.fields("args", args, browser.args, go_on)
             }
             (Subject::Sql(wanted), Action::Sql(sql)) => self.sql(wanted, sql, facts, go_on),
+            (Subject::Ssh(wanted), Action::Ssh(ssh)) => self.ssh(wanted, ssh, facts, go_on),
             (Subject::Flow(wanted), Action::Flow(flow)) => flows(wanted, flow, go_on),
             (Subject::Baseline(wanted), Action::Baseline(found)) => {
                 go_on("baseline", wanted.tools(found.finds).any(|tool| tool.matches_str(found.tool)).into())
@@ -189,6 +190,38 @@ impl Rule {
                         sql.shape.map_or(!strict, |shape| templates.iter().any(|one| one.admits(shape)));
                     go_on("statement", fits.into())
                 }))
+    }
+
+    /// One command. Repositories narrow what git asks for, declared commands the rest.
+    fn ssh(
+        &self,
+        wanted: &SshMatch,
+        ssh: &Ssh<'_>,
+        facts: &Facts<'_>,
+        go_on: &mut dyn FnMut(&'static str, Fit) -> bool,
+    ) -> bool {
+        let strict = self.is_strict();
+        let kind = ssh.command.kind();
+        let named = wanted.kinds.as_ref().map(|kinds| kinds.contains(&kind));
+        go_on("host", facts.host().map(|host| wanted.hosts.matches(host)).into())
+            && wanted.ports.as_ref().is_none_or(|ports| go_on("port", ports.contains(&ssh.port).into()))
+            && wanted.users.as_ref().is_none_or(|names| go_on("user", any(names, ssh.user).into()))
+            && wanted.programs.as_ref().is_none_or(|programs| {
+                go_on("program", ssh.program.map_or(!strict, |program| any_path(programs, program)).into())
+            })
+            && go_on("ssh", named.unwrap_or(true).into())
+            && match (ssh.command.repo(), &wanted.repos, &wanted.commands) {
+                (Some(path), Some(repos), _) => {
+                    go_on("repo", repos.iter().any(|repo| repo.matches(path, strict)).into())
+                }
+                // It speaks of other commands only, unless it names this kind too.
+                (Some(_), None, commands) => {
+                    go_on("command", (commands.is_none() || named == Some(true)).into())
+                }
+                (None, _, Some(commands)) => go_on("command", commands.contains(ssh.command).into()),
+                // A command that nobody has declared is never allowed, and always held or denied.
+                (None, repos, None) => go_on("command", (!strict && repos.is_none()).into()),
+            }
     }
 
     /// What comes after the host.

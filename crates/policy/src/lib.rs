@@ -30,9 +30,10 @@ mod rule;
 mod schema;
 mod settings;
 pub mod sql;
+mod ssh;
 mod suggest;
 
-pub use action::{Access, Action, Browser, Exec, File, Headers, Http, Sql, Step, Tool};
+pub use action::{Access, Action, Browser, Exec, File, Headers, Http, Sql, Ssh, Step, Tool};
 pub use check::{Finding, Kind, Severity};
 pub use condition::ConditionError;
 pub use decision::Decision;
@@ -52,5 +53,6 @@ pub use rule::{Effect, RuleName};
 pub use schema::MAX_RULES;
 pub use settings::{
     Alarm, Alert, AlertFormat, AlertTo, Budget, Change, Class, DeclaredTool, Deed, Exemption, Guard,
-    GuardAction, Notice, Occasion, Rewrite, Trigger, Upstream, micro_dollars,
+    GuardAction, HostClaim, KnownHost, Notice, Occasion, Rewrite, Trigger, Upstream, micro_dollars,
 };
+pub use ssh::{CommandError, GitService, MAX_COMMAND, SshCommand, SshKind};

@@ -39,7 +39,7 @@ pub enum Mistake {
     #[error("`{0}` is not an id: use letters, digits, `-`, `_` and `.`")]
     Id(String),
     #[error(
-        "a rule says what it is about: add one of host, tool, exec, file, browser, step, flow, baseline, sql"
+        "a rule says what it is about: add one of host, tool, exec, file, browser, step, flow, baseline, sql, ssh"
     )]
     NoSubject,
     #[error("a rule is about one thing: `{first}` and `{second}` do not go together; write two rules")]
@@ -78,6 +78,12 @@ pub enum Mistake {
     Schema(String),
     #[error("stands only in a rule that allows: write effect = \"allow\", or leave it out")]
     SchemaEffect,
+    #[error("is no command that can be compared: {0}")]
+    Command(String),
+    #[error(
+        "`{0}` is no key of a host: write its fingerprint, as in SHA256:…, or its line, as in ssh-ed25519 AAAA…"
+    )]
+    HostKey(String),
     #[error("is no statement that can be compared: {0}")]
     Statement(String),
     #[error("{0}")]

@@ -11,7 +11,7 @@ use crate::mistake::{Mistake, PolicyError, PolicyErrors, Spot};
 use crate::problem::Problem;
 use crate::rule::{Effect, Rule, RuleName, SqlMatch, Subject};
 use crate::schema::{self, Document};
-use crate::settings::{Alert, Budget, Class, GuardAction, Occasion, Rewrite, Trigger, Upstream};
+use crate::settings::{Alert, Budget, Class, GuardAction, KnownHost, Occasion, Rewrite, Trigger, Upstream};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -59,7 +59,8 @@ impl Policy {
             field: field.to_owned(),
             mistake: Mistake::NotOperator,
         };
-        let mistakes: Vec<_> = upstreams.chain(alerts).map(mistake).collect();
+        let known = self.known_hosts().map(|known| ("known_host", known.line));
+        let mistakes: Vec<_> = upstreams.chain(alerts).chain(known).map(mistake).collect();
         if mistakes.is_empty() { Ok(()) } else { Err(PolicyErrors(mistakes)) }
     }
 
@@ -136,6 +137,7 @@ impl Policy {
                     | (Subject::Step { .. }, Action::Step(_))
                     | (Subject::Http(_), Action::Http(_))
                     | (Subject::Sql(_), Action::Sql(_))
+                    | (Subject::Ssh(_), Action::Ssh(_))
             )
         };
         self.layers.iter().all(|layer| layer.document.rules.iter().any(about))
@@ -178,6 +180,11 @@ impl Policy {
 
     pub fn upstreams(&self) -> impl Iterator<Item = &Upstream> {
         self.layers.iter().flat_map(|layer| &layer.document.upstreams)
+    }
+
+    /// The operator's word on which keys hosts have that are reached over SSH.
+    pub fn known_hosts(&self) -> impl Iterator<Item = &KnownHost> {
+        self.layers.iter().flat_map(|layer| &layer.document.known_hosts)
     }
 
     /// Whom the operator wants told.
@@ -277,6 +284,7 @@ impl Layer {
         knows
             || others.into_iter().any(|rule| match &rule.subject {
                 Subject::Sql(sql) => rule.name.effect != Effect::Deny && sql.hosts.matches(host),
+                Subject::Ssh(ssh) => rule.name.effect != Effect::Deny && ssh.hosts.matches(host),
                 _ => false,
             })
     }

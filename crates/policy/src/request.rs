@@ -1,17 +1,18 @@
 //! An action as people write it, in examples and for `explain`: `GET https://host/path?x=1`, `tool NAME {…}`,
 //! `exec WORDS…`, `file read /path`, `browser click https://…`, `step NAME {…}`, `flow untrusted url changes
-//! TOOL.ARG`, `baseline unseen TOOL`, `sql HOST/DATABASE STATEMENT`.
+//! TOOL.ARG`, `baseline unseen TOOL`, `sql HOST/DATABASE STATEMENT`, `ssh USER@HOST COMMAND`.
 
-use crate::action::{Access, Action, Browser, Exec, File, Http, Sql, Step, Tool};
+use crate::action::{Access, Action, Browser, Exec, File, Http, Sql, Ssh, Step, Tool};
 use crate::flow::{Baseline, Deviation, Flow, Known, Origin, Sink, ValueKind};
 use crate::mistake::nearest;
 use crate::sql::{self, Act, SqlKind};
+use crate::ssh::{CommandError, SshCommand};
 use serde_json::Value as Json;
 
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum RequestError {
     #[error(
-        "`{0}` is no request: write `GET https://host/path`, `tool NAME JSON`, `exec WORDS`, `file read PATH`, `browser ACTION URL`, `step NAME`, `flow FROM KIND TO TOOL.ARG`, `baseline FINDS TOOL` or `sql HOST/DATABASE STATEMENT`"
+        "`{0}` is no request: write `GET https://host/path`, `tool NAME JSON`, `exec WORDS`, `file read PATH`, `browser ACTION URL`, `step NAME`, `flow FROM KIND TO TOOL.ARG`, `baseline FINDS TOOL`, `sql HOST/DATABASE STATEMENT` or `ssh USER@HOST COMMAND`"
     )]
     Shape(String),
     #[error("`{0}` is not a URL: write it in full, as in https://api.example.com/v1")]
@@ -30,6 +31,10 @@ pub enum RequestError {
     Database(String),
     #[error("the statement: {0}")]
     Sql(#[from] sql::SqlError),
+    #[error("the command: {0}")]
+    Command(#[from] CommandError),
+    #[error("`{0}` is no host: write HOST, USER@HOST or USER@HOST:PORT")]
+    SshHost(String),
     #[error("`{0}` is not a header: write NAME: VALUE")]
     Header(String),
 }
@@ -103,6 +108,7 @@ enum Shape {
     Step { name: String, args: Json },
     Flow(FlowText),
     Sql(SqlText),
+    Ssh(SshText),
     Baseline { finds: Deviation, tool: String },
 }
 
@@ -115,6 +121,15 @@ struct SqlText {
     database: String,
     acts: Vec<Act>,
     shape: Option<sql::Shape>,
+}
+
+/// `[USER@]HOST[:PORT] COMMAND`.
+#[derive(Debug, Clone, PartialEq)]
+struct SshText {
+    user: String,
+    host: String,
+    port: u16,
+    command: SshCommand,
 }
 
 /// `FROM KIND TO TOOL.ARG [KNOWN [VALUE]]`.
@@ -144,6 +159,7 @@ impl Request {
             "flow" => Shape::Flow(flow(rest).ok_or_else(shown)??),
             "baseline" => baseline(rest).ok_or_else(shown)??,
             "sql" => Shape::Sql(statement(rest)?),
+            "ssh" => Shape::Ssh(command(rest)?),
             _ if rest.contains("://")
                 && word.bytes().all(|byte| byte.is_ascii_alphabetic() || byte == b'-') =>
             {
@@ -185,6 +201,13 @@ impl Request {
                 user: &text.user,
                 acts: &text.acts,
                 shape: text.shape.as_ref(),
+                program: self.program.as_deref(),
+            })),
+            Shape::Ssh(text) => judge(&Action::Ssh(Ssh {
+                host: &text.host,
+                port: text.port,
+                user: &text.user,
+                command: &text.command,
                 program: self.program.as_deref(),
             })),
             Shape::Exec { argv } => {
@@ -327,6 +350,22 @@ fn statement(text: &str) -> Result<SqlText, RequestError> {
     }
     let (user, host, database) = (user.to_owned(), host.to_owned(), database.to_owned());
     Ok(SqlText { user, host, port, database, acts, shape })
+}
+
+fn command(text: &str) -> Result<SshText, RequestError> {
+    let (place, text) = text.split_once(char::is_whitespace).unwrap_or((text, ""));
+    let (user, host) = place.rsplit_once('@').unwrap_or(("", place));
+    let (host, port) = match host.rsplit_once(':') {
+        Some((host, port)) => {
+            (host, port.parse().map_err(|_| RequestError::Port(port.chars().take(20).collect()))?)
+        }
+        None => (host, 22),
+    };
+    if host.is_empty() {
+        return Err(RequestError::SshHost(place.chars().take(80).collect()));
+    }
+    let command = SshCommand::read(text.trim().as_bytes())?;
+    Ok(SshText { user: user.to_owned(), host: host.to_owned(), port, command })
 }
 
 fn baseline(text: &str) -> Option<Result<Shape, RequestError>> {

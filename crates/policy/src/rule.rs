@@ -4,11 +4,13 @@ use crate::action::Access;
 use crate::condition::Condition;
 use crate::contract::Contract;
 use crate::flow::{BaselineMatch, FlowMatch};
-use crate::glob::{PathPattern, Pattern};
+use crate::glob::{GlobError, PathPattern, Pattern};
 use crate::host::Hosts;
 use crate::json::Field;
 use crate::mistake::Spot;
+use crate::octets::{Octets, Writing};
 use crate::sql::{Shape, SqlKind};
+use crate::ssh::{SshCommand, SshKind, bare};
 use serde::Serialize;
 use std::fmt;
 use std::sync::Arc;
@@ -86,6 +88,7 @@ pub(crate) enum Subject {
     Flow(FlowMatch),
     Baseline(BaselineMatch),
     Sql(SqlMatch),
+    Ssh(SshMatch),
 }
 
 /// Where something goes; what is none matches anything.
@@ -129,6 +132,60 @@ impl SqlMatch {
     /// Whether it lets more happen than reading.
     pub(crate) fn writes(&self) -> bool {
         self.kinds.as_ref().is_none_or(|kinds| kinds.iter().any(|kind| *kind != SqlKind::Read))
+    }
+}
+
+/// What is asked of a host over SSH; what is none matches anything.
+#[derive(Debug)]
+pub(crate) struct SshMatch {
+    pub(crate) kinds: Option<Vec<SshKind>>,
+    pub(crate) hosts: Hosts,
+    pub(crate) ports: Option<Vec<u16>>,
+    pub(crate) users: Option<Vec<Pattern>>,
+    /// What git may ask for is narrowed by these, other commands by those below.
+    pub(crate) repos: Option<Vec<RepoPattern>>,
+    pub(crate) commands: Option<Vec<SshCommand>>,
+    pub(crate) programs: Option<Vec<PathPattern>>,
+}
+
+/// A repository, however its path is written: with `.git` or a slash at its end or without.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct RepoPattern {
+    /// Only paths from the root; otherwise those too that begin at the user's home, or wherever the service likes.
+    absolute: bool,
+    exact: PathPattern,
+    /// For rules that must not be missed: some services do not tell letters by their case.
+    lower: PathPattern,
+    text: Box<str>,
+}
+
+impl RepoPattern {
+    pub(crate) fn parse(text: &str) -> Result<Self, GlobError> {
+        let absolute = text.starts_with('/');
+        let path = format!("/{}", bare(text.strip_prefix('/').unwrap_or(text)));
+        let exact = PathPattern::parse_file(&path)?;
+        let lower = PathPattern::parse_file(&path.to_lowercase())?;
+        Ok(Self { absolute, exact, lower, text: text.into() })
+    }
+
+    pub(crate) fn matches(&self, path: &str, strict: bool) -> bool {
+        if self.absolute && !path.starts_with('/') {
+            return false;
+        }
+        let writing = if strict { Writing::Plain } else { Writing::AnyCase };
+        let segments = bare(path).split('/').filter(|segment| !segment.is_empty());
+        let segments = segments.map(|segment| Octets::new(segment.as_bytes(), writing));
+        if strict { self.exact.matches(segments) } else { self.lower.matches(segments) }
+    }
+
+    pub(crate) fn covers(&self, other: &Self) -> bool {
+        (!self.absolute || other.absolute) && self.exact.covers(&other.exact)
+    }
+}
+
+impl fmt::Display for RepoPattern {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
     }
 }
 

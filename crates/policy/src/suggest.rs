@@ -1,6 +1,6 @@
 //! The rule that would allow what was denied, as TOML to paste: no wider than this one action.
 
-use crate::action::{Action, Http, Sql};
+use crate::action::{Action, Http, Sql, Ssh};
 use crate::decision::Decision;
 use crate::facts::Facts;
 use crate::path::scrutinise;
@@ -71,6 +71,7 @@ fn subject(action: &Action<'_>, facts: &Facts<'_>) -> Option<(String, String)> {
         }
         Action::Flow(_) | Action::Baseline(_) => None,
         Action::Sql(sql) => statement(sql, facts.host().ok()?),
+        Action::Ssh(ssh) => command(ssh, facts.host().ok()?),
         Action::Browser(browser) => {
             let mut body = line("browser", &literal(browser.name)?);
             if let Some(target) = &facts.target {
@@ -104,6 +105,23 @@ fn statement(sql: &Sql<'_>, host: &str) -> Option<(String, String)> {
         let _ = writeln!(body, "{key} = [{}]", quoted(&literal(&act.object)?));
     }
     Some((format!("{}-{}-{}", sql.database, kind.name(), act.object), body))
+}
+
+fn command(ssh: &Ssh<'_>, host: &str) -> Option<(String, String)> {
+    let kind = ssh.command.kind().name();
+    let mut body = line("ssh", kind);
+    body.push_str(&line("host", host));
+    if ssh.port != 22 {
+        let _ = writeln!(body, "port = {}", ssh.port);
+    }
+    if !ssh.user.is_empty() {
+        body.push_str(&line("user", &literal(ssh.user)?));
+    }
+    match ssh.command.repo() {
+        Some(repo) => body.push_str(&line("repo", &literal(repo)?)),
+        None => body.push_str(&line("command", &ssh.command.to_string())),
+    }
+    Some((format!("{host}-{kind}"), body))
 }
 
 fn page(target: &Target<'_>, host: &str, method: Option<&str>) -> Option<String> {

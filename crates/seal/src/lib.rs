@@ -16,6 +16,7 @@ mod key;
 mod keyring;
 mod mac;
 mod rsa;
+pub mod ssh;
 
 pub use canonical::{CanonicalError, MAX_DEPTH, MAX_INTEGER, Problem, Scratch, append_canonical, canonical};
 pub use chain::{Encoder, Link, event_hash};

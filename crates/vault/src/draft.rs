@@ -176,7 +176,7 @@ mod tests {
         };
         check(Draft { live: true, ..draft(None, None) }, "--live");
         check(Draft { preset: Some("nope".into()), ..draft(None, None) }, "no preset `nope`");
-        check(Draft { places: vec!["ssh".into()], ..draft(None, None) }, "ssh");
+        check(Draft { places: vec!["telnet".into()], ..draft(None, None) }, "telnet");
         check(Draft { scopes: vec!["S3".into()], ..draft(None, None) }, "not a scope");
         check(Draft { hosts: vec![], ..draft(None, None) }, "--for");
         check(Draft { name: "a b".into(), ..draft(None, None) }, "a b");

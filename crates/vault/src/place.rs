@@ -34,6 +34,8 @@ pub enum Place {
     Oauth,
     /// Nowhere: a password of Postgres, which is proven and not sent.
     Postgres,
+    /// Nowhere: a private key of SSH, which signs and is not sent.
+    Ssh,
     /// Nowhere: the key of a GitHub App, exchanged for tokens of an installation.
     GithubApp,
 }
@@ -41,13 +43,9 @@ pub enum Place {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum PlaceError {
     #[error(
-        "`{0}` is not a place: use bearer, basic, header:NAME, query:NAME, body:PATH, sigv4, sigv4a, azure-shared-key, hmac:FILE, jwt, oauth, github-app or postgres"
+        "`{0}` is not a place: use bearer, basic, header:NAME, query:NAME, body:PATH, sigv4, sigv4a, azure-shared-key, hmac:FILE, jwt, oauth, github-app, postgres or ssh"
     )]
     Unknown(String),
-    #[error(
-        "`{0}` speaks another protocol, which this version does not do; it swaps values in bearer, basic, header:NAME, query:NAME and body:PATH, and signs with sigv4, sigv4a, azure-shared-key and hmac:FILE"
-    )]
-    Signer(String),
     #[error("`{0}:` lacks a name: write it as in `{0}:{1}`")]
     NoName(&'static str, &'static str),
     #[error("`{0}` is not the name of a header: use letters, digits and dashes")]
@@ -59,9 +57,6 @@ pub enum PlaceError {
     )]
     FieldName(String),
 }
-
-/// Kinds of credential that are not known yet.
-const LATER: &[&str] = &["ssh"];
 
 /// Headers that a proxy sets or acts on.
 const FRAMING: &[&str] = &[
@@ -100,6 +95,7 @@ impl Place {
     pub fn own_port(&self) -> Option<u16> {
         match self {
             Self::Postgres => Some(5432),
+            Self::Ssh => Some(22),
             _ => None,
         }
     }
@@ -127,7 +123,7 @@ impl FromStr for Place {
             "oauth" if kind == text => Ok(Self::Oauth),
             "github-app" if kind == text => Ok(Self::GithubApp),
             "postgres" if kind == text => Ok(Self::Postgres),
-            _ if LATER.contains(&kind) => Err(PlaceError::Signer(kind.to_owned())),
+            "ssh" if kind == text => Ok(Self::Ssh),
             _ => Err(PlaceError::Unknown(text.chars().take(40).collect())),
         }
     }
@@ -166,6 +162,7 @@ impl fmt::Display for Place {
             Self::Oauth => f.write_str("oauth"),
             Self::GithubApp => f.write_str("github-app"),
             Self::Postgres => f.write_str("postgres"),
+            Self::Ssh => f.write_str("ssh"),
         }
     }
 }
@@ -197,11 +194,12 @@ mod tests {
         check("hmac", Ok(Place::Hmac));
         check("github-app", Ok(Place::GithubApp));
         check("postgres", Ok(Place::Postgres));
+        check("ssh", Ok(Place::Ssh));
     }
 
     #[test]
     fn what_cannot_be_had_is_refused_with_what_can() {
-        check("ssh", Err("bearer, basic, header:NAME"));
+        check("telnet", Err("bearer, basic, header:NAME"));
         check("cookie", Err("is not a place"));
         check("bearer:x", Err("is not a place"));
         check("header:", Err("header:x-api-key"));

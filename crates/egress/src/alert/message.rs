@@ -16,7 +16,7 @@ pub(super) enum Severity {
 impl Severity {
     fn of(notice: Notice) -> Self {
         match notice {
-            Notice::Alarm(Alarm::SecretLeak | Alarm::PlaceholderMisused) => Self::High,
+            Notice::Alarm(Alarm::SecretLeak | Alarm::PlaceholderMisused | Alarm::HostKey) => Self::High,
             Notice::Alarm(Alarm::Denied | Alarm::LargeTransfer) | Notice::Refused => Self::Low,
             Notice::Alarm(_) | Notice::Held => Self::Medium,
         }

@@ -12,6 +12,7 @@ use crate::http::service::{Conn, serve_h1, serve_h2};
 use crate::postgres;
 use crate::rescue::{self, Failure};
 use crate::session::Session;
+use crate::ssh;
 use crate::stream::{Accepted, Door, Io, Prefixed};
 use bytes::BytesMut;
 use cofferdam_model::Via;
@@ -29,7 +30,7 @@ use tokio_rustls::TlsAcceptor;
 /// Why a stream ends before its first request.
 #[derive(Debug, Error)]
 pub(crate) enum BadOpening {
-    #[error("the stream is neither HTTP, TLS nor Postgres: use https")]
+    #[error("the stream is neither HTTP, TLS, SSH nor Postgres: use https")]
     Unknown,
     #[error("no first bytes came in time: only clients that speak first, HTTP and TLS, are carried")]
     Silent,
@@ -72,7 +73,7 @@ const ACCESS_DENIED: [u8; 7] = [0x15, 3, 3, 0, 2, 2, 49];
 const UNRECOGNIZED_NAME: [u8; 7] = [0x15, 3, 3, 0, 2, 2, 112];
 
 /// A stream whose first bytes were looked at.
-type Stream = Prefixed<Box<dyn Io>>;
+pub(crate) type Stream = Prefixed<Box<dyn Io>>;
 
 /// Carries a stream to its end. Nothing that happens in it concerns another.
 pub(crate) async fn serve(session: Arc<Session>, accepted: Accepted) {
@@ -196,6 +197,16 @@ impl Visit {
             let done = visit.serve(Box::new(Prefixed::new(seen.freeze(), stream))).await;
             // The others stand on record by themselves.
             return done.or_else(|failure| if failure.is_own_event() { Err(failure) } else { Ok(()) });
+        }
+        if seen.starts_with(ssh::FIRST) {
+            let visit = ssh::Visit {
+                session: self.session.clone(),
+                via: self.via,
+                program: self.program.clone(),
+                host,
+                port,
+            };
+            return visit.serve(Prefixed::new(seen.freeze(), stream)).await;
         }
         let stream = Prefixed::new(seen.freeze(), stream);
         match opening {

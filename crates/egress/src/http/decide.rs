@@ -136,6 +136,15 @@ impl<'a> Question<'a> {
     }
 }
 
+/// Whether these rules deny what was asked for earlier, as far as it was kept.
+pub(crate) fn is_denied_now(asked: &EgressDecided, rules: &Rules) -> bool {
+    let effect = match asked.scheme.as_str() {
+        "ssh" => crate::ssh::again(asked, rules),
+        _ => Question::again(asked).decide(rules).effect,
+    };
+    effect == Effect::Deny
+}
+
 /// A trace is no place for a path of 60 KiB.
 fn clipped(text: &str) -> String {
     const MOST: usize = 4096;
@@ -171,6 +180,17 @@ pub(crate) fn settle(
         Some(Ok(names)) if decision.effect == Effect::Review => event.credentials = names,
         _ => {}
     }
+    settled(session, rules, event, decision, &Action::Http(question.http))
+}
+
+/// The same for what is on record in its own way.
+pub(crate) fn settled(
+    session: &Session,
+    rules: &Rules,
+    event: Box<EgressDecided>,
+    decision: &Decision,
+    action: &Action<'_>,
+) -> Result<Pending, Failure> {
     if let Some(rule) = decision.rule_id() {
         session.act_on(&Occasion::Rule(rule));
     }
@@ -189,7 +209,7 @@ pub(crate) fn settle(
                 rule: decision.rule_id().map(str::to_owned),
                 reason: decision.reason().to_owned(),
                 contact: decision.contact.as_deref().unwrap_or_default().to_owned(),
-                allow: rules.policy().suggest(&Action::Http(question.http), decision),
+                allow: rules.policy().suggest(action, decision),
             })))
         }
     }
@@ -237,7 +257,7 @@ async fn hold(session: &Session, event: Box<EgressDecided>, policy: Arc<Policy>)
         session.is_open()?;
         let rules = session.rules.load();
         let same = Arc::ptr_eq(&policy, rules.policy());
-        if same || Question::again(&event).decide(&rules).effect != Effect::Deny {
+        if same || !is_denied_now(&event, &rules) {
             return Ok(Cleared { event, recorded: Some(seq), by: policy });
         }
     }

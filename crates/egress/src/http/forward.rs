@@ -2,7 +2,7 @@
 //! nothing else; and brings the answer back with the placeholders where the credentials were.
 
 use super::body::{Payload, Scrubbing};
-use super::decide::{Cleared, Question, record_spent};
+use super::decide::{Cleared, is_denied_now, record_spent};
 use super::flow::{Filter, Flow, Home, Rest};
 use super::identify::{Scheme, Target, address_to};
 use super::mended::{Mending, Way};
@@ -19,7 +19,6 @@ use crate::swap::{Destination, Used};
 use crate::upstream::dial::Route;
 use crate::upstream::pool::{Key, Sender};
 use cofferdam_model::{Ending, Reply};
-use cofferdam_policy::Effect;
 use http::header::{self, HeaderName, HeaderValue};
 use http::request::Parts;
 use http::{Request, Response, StatusCode, Version, response};
@@ -180,12 +179,11 @@ pub(crate) fn still_allowed(
     exchange: &Exchange,
 ) -> Result<(), Failure> {
     let now = session.rules.load();
-    let is_denied = || Question::again(&exchange.asked).decide(&now).effect == Effect::Deny;
     if !session.coffer.is_current(used) {
         exchange.cut(Ending::Revoked);
     } else if session.is_open().is_err() {
         exchange.cut(Ending::Paused);
-    } else if !Arc::ptr_eq(&now, rules) && is_denied() {
+    } else if !Arc::ptr_eq(&now, rules) && is_denied_now(&exchange.asked, &now) {
         exchange.cut(Ending::PolicyChanged);
     }
     match exchange.ending() {

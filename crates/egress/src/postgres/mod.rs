@@ -23,11 +23,12 @@ use crate::rescue::Failure;
 use crate::rules::Rules;
 use crate::session::Session;
 use crate::swap::state::Entry;
-use crate::swap::{Used, UsedCredential};
+use crate::swap::{Unspendable, Used, UsedCredential};
 use crate::upstream::dial::{DialError, Route};
 use cofferdam_model::{Ending, Via};
 use cofferdam_policy::Sql;
 use cofferdam_policy::sql::{Act, SqlKind};
+use cofferdam_vault::Place;
 use scram::ScramError;
 use std::io;
 use std::sync::Arc;
@@ -38,14 +39,8 @@ use wire::Told;
 /// Why a session with a database does not come about, or ends.
 #[derive(Debug, Error)]
 pub(crate) enum Refused {
-    #[error(
-        "no credential of this session is for the database at `{0}`: add one with `secret add NAME --for {0} --as postgres`"
-    )]
-    NoCredential(String),
-    #[error("the credential `{0}` was revoked: ask for a new one")]
-    Revoked(String),
-    #[error("the program {} may not spend the credential `{name}`", .program.as_deref().unwrap_or("of this connection"))]
-    Program { name: String, program: Option<String> },
+    #[error(transparent)]
+    Credential(#[from] Unspendable),
     #[error("the password is not the placeholder of the credential `{name}`: use what stands in {env}")]
     Placeholder { name: String, env: String },
     #[error("the startup names no user")]
@@ -81,8 +76,8 @@ pub(crate) enum Refused {
 impl Refused {
     pub(crate) fn cause(&self) -> &'static str {
         match self {
-            Self::NoCredential(_) => "no-credential",
-            Self::Revoked(_) | Self::Program { .. } | Self::Placeholder { .. } => "credential-misused",
+            Self::Credential(why) => why.cause(),
+            Self::Placeholder { .. } => "credential-misused",
             Self::NoUser | Self::Parameter(_) | Self::Malformed => "startup",
             Self::Message(_) | Self::TooLong(_) | Self::NoSuchSession => "message",
             Self::NoTls(_) | Self::Method { .. } | Self::Scram { .. } | Self::Setting { .. } => {
@@ -96,7 +91,7 @@ impl Refused {
     fn code(&self) -> &'static str {
         match self {
             Self::Placeholder { .. } => "28P01",
-            Self::NoCredential(_) | Self::Revoked(_) | Self::Program { .. } => "28000",
+            Self::Credential(_) => "28000",
             Self::Server { code, .. } if code.starts_with("28") => "28000",
             Self::NoTls(_)
             | Self::Method { .. }
@@ -163,19 +158,8 @@ impl Visit {
 
     /// The credential for this place, if it may be spent here and now.
     fn credential(&self) -> Result<Entry, Failure> {
-        let destination = self.destination();
-        let entry = self.session.coffer.speaking_to(&destination);
-        let entry = entry.ok_or(Refused::NoCredential(destination))?;
-        let name = entry.name.to_string();
-        let programs = &entry.credential.programs;
-        if entry.revoked {
-            return Err(Refused::Revoked(name).into());
-        }
-        let may = |program: &str| programs.iter().any(|listed| listed == program);
-        if !programs.is_empty() && !self.program.as_deref().is_some_and(may) {
-            return Err(Refused::Program { name, program: self.program.as_deref().map(str::to_owned) }.into());
-        }
-        Ok(entry)
+        let (coffer, program) = (&self.session.coffer, self.program.as_deref());
+        Ok(coffer.spendable(self.destination(), Place::Postgres, program).map_err(Refused::Credential)?)
     }
 
     /// Puts the decision on the session on record, or refuses.

@@ -2,8 +2,9 @@
 //! of a stream of JSON, the messages of a WebSocket. The pieces are put together as a reader would: by the string of
 //! the document in which they stand, or one message after the other.
 //!
-//! A message is held back only while it ends in what may be the start of a value, beyond what the placeholder starts
-//! with too. Where nothing more comes, a few characters are let go and the rest still covered; more are not let go.
+//! A message is held back only while it ends in what may be the start of a value: in more than one character beyond what
+//! the placeholder starts with too, because every other word ends in one of those. Where nothing more comes, a few
+//! characters are let go and the rest still covered; more are not let go.
 
 use super::mask::Screen;
 use super::strings::texts;
@@ -12,6 +13,8 @@ use std::collections::{HashMap, VecDeque};
 use std::ops::Range;
 use std::sync::Arc;
 
+/// Characters of a value that are let go at once: whoever reads a stream of words would wait for them at many of them.
+const AT_ONCE: usize = 1;
 /// Characters of a value that are let go when nothing follows: ordinary text ends so by chance.
 const LET_GO: usize = 3;
 /// Longer messages, and more of them at once than this, are not put together: both are far from any stream of text.
@@ -70,7 +73,7 @@ impl<K> Seams<K> {
             let (bytes, at): (Vec<u8>, Vec<_>) = text.bytes.into_iter().map(place).unzip();
             self.follow(text.path, &bytes, at);
         }
-        let due = if self.held.len() > MOST_HELD { self.held.len() } else { self.due(0) };
+        let due = if self.held.len() > MOST_HELD { self.held.len() } else { self.due(AT_ONCE) };
         self.let_go(due)
     }
 

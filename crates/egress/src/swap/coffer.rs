@@ -8,7 +8,7 @@ use crate::scrub::coding::{CodingError, Decoder};
 use crate::scrub::{Mask, Scrubber, scrub_head};
 use crate::sign;
 use arc_swap::ArcSwap;
-use cofferdam_vault::{Bound, Part, Plain, Role};
+use cofferdam_vault::{Bound, Part, Place, Plain, Role};
 use http::header::AUTHORIZATION;
 use http::{request, response};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -155,10 +155,11 @@ impl Coffer {
         self.state.load().bare_name(name, &nowhere, At::Host)
     }
 
-    /// The credential that is proven to this place (`HOST:PORT`) in a protocol other than HTTP.
-    pub(crate) fn speaking_to(&self, destination: &str) -> Option<Entry> {
+    /// The credential that is proven to this place (`HOST:PORT`) in this protocol, which is not HTTP.
+    pub(crate) fn speaking_to(&self, destination: &str, protocol: &Place) -> Option<Entry> {
         let state = self.state.load();
-        let speaks = |entry: &&Entry| entry.credential.own_port().is_some() && entry.goes_to(destination);
+        let speaks =
+            |entry: &&Entry| entry.credential.places.contains(protocol) && entry.goes_to(destination);
         state.entries.iter().find(speaks).cloned()
     }
 

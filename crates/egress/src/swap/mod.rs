@@ -10,6 +10,7 @@ mod coffer;
 mod head;
 mod refusal;
 mod scan;
+mod spend;
 pub(crate) mod state;
 mod value;
 
@@ -17,6 +18,7 @@ pub use body::BodySwap;
 pub use coffer::{Coffer, Unfit, Unknown};
 pub use refusal::{At, Refusal, Why};
 pub use scan::RequestScan;
+pub(crate) use spend::Unspendable;
 pub(crate) use state::goes_to;
 pub(crate) use value::readings;
 

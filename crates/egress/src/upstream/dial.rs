@@ -154,6 +154,12 @@ fn judge(host: &str, address: IpAddr) -> Result<(), DialError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use hickory_proto::op::{Message, Metadata, Query};
+    use hickory_proto::rr::rdata::CNAME;
+    use hickory_proto::rr::{Name, RData, Record, RecordType};
+    use hickory_resolver::config::{ConnectionConfig, NameServerConfig, ResolverConfig};
+    use hickory_resolver::net::runtime::TokioRuntimeProvider;
+    use std::net::Ipv4Addr;
 
     #[test]
     fn a7_a9_one_bad_address_spoils_the_name() {
@@ -161,6 +167,78 @@ mod tests {
             assert!(judge("a.example", bad.parse().unwrap()).is_err(), "{bad}");
         }
         assert!(judge("a.example", "93.184.216.34".parse().unwrap()).is_ok());
+    }
+
+    /// A name server of the public internet's, as far as the dialer knows.
+    fn asking(records: impl Fn(&Query, usize) -> Vec<Record> + Send + 'static) -> Dialer {
+        let socket = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+        let mut way = ConnectionConfig::udp();
+        way.port = socket.local_addr().unwrap().port();
+        std::thread::spawn(move || {
+            let (mut buffer, mut asked) = ([0; 4096], 0);
+            while let Ok((length, from)) = socket.recv_from(&mut buffer) {
+                let request = Message::from_vec(&buffer[..length]).unwrap();
+                let mut response = Message::response(request.metadata.id, request.metadata.op_code);
+                response.metadata = Metadata::response_from_request(&request.metadata);
+                let query = request.queries[0].clone();
+                asked += usize::from(query.query_type == RecordType::A);
+                response.add_answers(records(&query, asked));
+                response.add_query(query);
+                let _ = socket.send_to(&response.to_vec().unwrap(), from);
+            }
+        });
+        let servers = vec![NameServerConfig::new(Ipv4Addr::LOCALHOST.into(), true, vec![way])];
+        let config = ResolverConfig::from_name_servers(servers);
+        let resolver = TokioResolver::builder_with_config(config, TokioRuntimeProvider::default());
+        Dialer { resolver: OnceCell::new_with(Some(resolver.build().unwrap())), ..Dialer::default() }
+    }
+
+    const PUBLIC: &str = "93.184.216.34";
+
+    fn a(name: &str, address: &str) -> Record {
+        Record::from_rdata(Name::from_ascii(name).unwrap(), 0, RData::A(address.parse().unwrap()))
+    }
+
+    #[tokio::test]
+    async fn a8_a9_a_name_is_what_all_its_records_say() {
+        let dialer = asking(|query, _| {
+            let name = query.name.to_ascii();
+            match (name.as_str(), query.query_type) {
+                ("public.example.", RecordType::A) => vec![a(&name, PUBLIC)],
+                ("mixed.example.", RecordType::A) => vec![a(&name, PUBLIC), a(&name, "10.0.0.1")],
+                ("six.example.", RecordType::A) => vec![a(&name, PUBLIC)],
+                ("six.example.", RecordType::AAAA) => {
+                    let address = RData::AAAA("::ffff:127.0.0.1".parse().unwrap());
+                    vec![Record::from_rdata(query.name.clone(), 0, address)]
+                }
+                ("chain.example.", RecordType::A) => {
+                    let inner = RData::CNAME(CNAME(Name::from_ascii("inner.example.").unwrap()));
+                    let chain = Record::from_rdata(query.name.clone(), 0, inner);
+                    vec![chain, a("inner.example.", "192.168.7.7")]
+                }
+                _ => vec![],
+            }
+        });
+        let address: SocketAddr = format!("{PUBLIC}:443").parse().unwrap();
+        assert_eq!(dialer.resolve("public.example", 443).await.unwrap(), [address]);
+        for bad in ["mixed.example", "six.example", "chain.example"] {
+            let said = dialer.resolve(bad, 443).await;
+            assert!(matches!(said, Err(DialError::Forbidden { .. })), "{bad}: {said:?}");
+        }
+        assert!(matches!(dialer.resolve("none.example", 443).await, Err(DialError::Unknown { .. })));
+    }
+
+    /// A name that becomes another one between two connections is judged again, by what it has become.
+    #[tokio::test]
+    async fn a10_a_name_that_turns_inward_is_refused() {
+        let dialer = asking(|query, asked| match query.query_type {
+            RecordType::A if asked == 1 => vec![a("turns.example.", PUBLIC)],
+            RecordType::A => vec![a("turns.example.", "169.254.169.254")],
+            _ => vec![],
+        });
+        assert!(dialer.resolve("turns.example", 443).await.is_ok());
+        let said = dialer.resolve("turns.example", 443).await;
+        assert!(matches!(said, Err(DialError::Forbidden { .. })), "{said:?}");
     }
 
     #[test]

@@ -170,10 +170,14 @@ fn b4_b6_b7_no_tunnels_in_tunnels_and_nothing_but_http() {
     assert!(masque.starts_with("HTTP/1.1 400 "), "{masque}");
     let prior = in_tunnel(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n");
     assert!(prior.starts_with("HTTP/1.1 400 "), "{prior}");
-    for other in [&b"SSH-2.0-OpenSSH_9.2\r\n"[..], b"\x00\x01\x02\x03", b"\x16\x03\x01\x00\x05hello"] {
+    for other in [&b"*1\r\n$4\r\nPING\r\n"[..], b"\x00\x01\x02\x03", b"\x16\x03\x01\x00\x05hello"] {
         assert_eq!(in_tunnel(other), "");
         refused_for(&proxy, "not-http-or-tls");
     }
+    // SSH is spoken with us, and nobody is asked for anything before a command was judged.
+    assert!(
+        in_tunnel(b"SSH-2.0-OpenSSH_9.2\r\n\xff\xff\xff\xff\xff\xff").starts_with("SSH-2.0-Cofferdam\r\n")
+    );
     assert_eq!(server.seen.count(), 2);
 }
 
@@ -386,7 +390,8 @@ fn transparent_streams_go_by_their_name_and_to_no_bare_address() {
     assert!(ask("93.184.216.34:80".parse().unwrap(), http).starts_with("HTTP/1.1 421 "));
     assert!(ask("10.0.0.1:80".parse().unwrap(), http).starts_with("HTTP/1.1 403 "));
     refused_for(&proxy, "forbidden-address");
-    assert_eq!(ask(named, b"SSH-2.0-x\r\n"), "");
+    assert_eq!(ask(named, b"*1\r\n$4\r\nPING\r\n"), "");
     refused_for(&proxy, "not-http-or-tls");
+    assert!(ask(named, b"SSH-2.0-x\r\n\xff\xff\xff\xff\xff\xff").starts_with("SSH-2.0-Cofferdam\r\n"));
     assert_eq!(plain.seen.count(), 1);
 }

@@ -2,7 +2,7 @@
 
 use cofferdam_egress::names::Names;
 use cofferdam_egress::swap::Coffer;
-use cofferdam_egress::{Alerting, Ca, Config, Handle, Limits, Listeners, Rules, serve};
+use cofferdam_egress::{Alerting, Ca, Config, Handle, KnownHosts, Limits, Listeners, Rules, serve};
 use cofferdam_model::{BlobRef, Body, EgressDecided, EgressEnded, EgressRefused, NotRecorded, Record, Tap};
 use cofferdam_policy::Policy;
 use cofferdam_vault::{Bound, Credential, Place, Plain};
@@ -141,6 +141,7 @@ impl Setup {
             coffer: Coffer::new(self.credentials).unwrap(),
             names: self.names,
             ca,
+            known_hosts: KnownHosts::default(),
             record: kept.clone(),
             limits: self.limits,
             alerting: Alerting { session: SESSION.into(), sign },

@@ -28,6 +28,7 @@ const FILE: &[&str] = &["access", "path"];
 const BROWSER: &[&str] = &["action", "url"];
 const FLOW: &[&str] = &["arg", "kind", "known", "to", "tool", "value"];
 const BASELINE: &[&str] = &["finds", "tool"];
+const SSH: &[&str] = &["command", "host", "kind", "port", "program", "repo", "user"];
 const SQL: &[&str] = &["database", "host", "kind", "object", "port", "program", "user"];
 
 /// The variables of each kind of rule, and the fields of each; none where it is no record.
@@ -41,6 +42,7 @@ fn roots(kind: &str) -> (Roots, &'static [&'static str]) {
         "browser" => (&[("browser", Some(BROWSER)), ("args", None)], &["browser", "args"]),
         "flow" => (&[("flow", Some(FLOW))], &["flow"]),
         "sql" => (&[("sql", Some(SQL))], &["sql"]),
+        "ssh" => (&[("ssh", Some(SSH))], &["ssh"]),
         "baseline" => (&[("baseline", Some(BASELINE))], &["baseline"]),
         "step" => (&[("step", None), ("args", None)], &["step", "args"]),
         _ => (&[("request", Some(REQUEST))], &["request"]),

@@ -71,6 +71,19 @@ pub(super) fn gather<'v>(needs: &Needs, facts: &'v Facts<'_>) -> Result<Variable
             sql.program.map(|program| fields.insert("program".into(), text(program)));
             vec![("sql", record(fields))]
         }
+        Action::Ssh(ssh) => {
+            let command = ssh.command.to_string();
+            bytes += command.len() + ssh.user.len();
+            let mut fields = Fields::new();
+            fields.insert("host".into(), text(facts.host()?));
+            fields.insert("port".into(), Box::new(CelInt::from(i64::from(ssh.port))));
+            fields.insert("user".into(), text(ssh.user));
+            fields.insert("kind".into(), text(ssh.command.kind().name()));
+            fields.insert("command".into(), owned(command));
+            fields.insert("repo".into(), text(ssh.command.repo().unwrap_or_default()));
+            ssh.program.map(|program| fields.insert("program".into(), text(program)));
+            vec![("ssh", record(fields))]
+        }
         Action::Baseline(found) => {
             let fields = [("finds", found.finds.name()), ("tool", found.tool)];
             vec![("baseline", record(fields.map(|(name, found)| (name.into(), text(found))).into()))]

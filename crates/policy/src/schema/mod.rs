@@ -3,6 +3,7 @@
 mod alerts;
 mod fields;
 mod flow;
+mod known;
 mod rule;
 mod tables;
 mod tools;
@@ -12,7 +13,7 @@ use crate::host::Hosts;
 use crate::mistake::{Mistake, PolicyErrors, Spot, nearest};
 use crate::read::{Notes, Table};
 use crate::rule::Rule;
-use crate::settings::{Alert, Budget, DeclaredTool, Guard, Rewrite, Trigger, Upstream};
+use crate::settings::{Alert, Budget, DeclaredTool, Guard, KnownHost, Rewrite, Trigger, Upstream};
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,8 +23,20 @@ use toml::de::DeTable;
 pub const MAX_RULES: usize = 10_000;
 
 const TABLES: &[&str] = &[
-    "defaults", "upstream", "rule", "example", "tls", "rewrite", "budget", "guard", "on", "alert", "sources",
-    "record", "tool",
+    "defaults",
+    "upstream",
+    "rule",
+    "example",
+    "tls",
+    "rewrite",
+    "budget",
+    "guard",
+    "on",
+    "alert",
+    "sources",
+    "record",
+    "tool",
+    "known_host",
 ];
 
 /// A file, read.
@@ -34,6 +47,7 @@ pub(crate) struct Document {
     pub(crate) rules: Vec<Rule>,
     pub(crate) examples: Vec<Example>,
     pub(crate) upstreams: Vec<Upstream>,
+    pub(crate) known_hosts: Vec<KnownHost>,
     pub(crate) pass_through: Hosts,
     pub(crate) without_bodies: Hosts,
     pub(crate) rewrites: Vec<Rewrite>,
@@ -63,6 +77,7 @@ pub(crate) fn read(text: &str) -> Result<Document, PolicyErrors> {
         review_timeout,
         examples: tables::examples(&root, &mut notes),
         upstreams: tables::upstreams(&root, &mut notes),
+        known_hosts: known::known_hosts(&root, &mut notes),
         pass_through: tables::pass_through(&root, &mut notes),
         without_bodies: tables::without_bodies(&root, &mut notes),
         rewrites: tables::rewrites(&root, &mut notes),

@@ -11,8 +11,9 @@ use crate::contract::Contract;
 use crate::glob::{PathPattern, Pattern};
 use crate::mistake::Mistake;
 use crate::read::{Notes, Table};
-use crate::rule::{Effect, HttpMatch, PageMatch, Rule, RuleName, SqlMatch, Subject};
+use crate::rule::{Effect, HttpMatch, PageMatch, RepoPattern, Rule, RuleName, SqlMatch, SshMatch, Subject};
 use crate::sql::{self, SqlKind};
+use crate::ssh::{SshCommand, SshKind};
 use std::sync::Arc;
 
 pub(super) const KEYS: &[&str] = &[
@@ -28,6 +29,7 @@ pub(super) const KEYS: &[&str] = &[
     "flow",
     "baseline",
     "sql",
+    "ssh",
     "scheme",
     "port",
     "sni",
@@ -46,6 +48,8 @@ pub(super) const KEYS: &[&str] = &[
     "tables",
     "functions",
     "statement",
+    "repo",
+    "command",
     "when",
 ];
 const ALWAYS: &[&str] = &["id", "reason", "effect", "when"];
@@ -66,9 +70,10 @@ const HTTP: &[&str] = &[
 ];
 const SQL: &[&str] =
     &["sql", "host", "port", "database", "user", "tables", "functions", "statement", "program"];
+const SSH: &[&str] = &["ssh", "host", "port", "user", "repo", "command", "program"];
 const PAGE: &[&str] = &["browser", "host", "scheme", "port", "paths", "query", "args"];
 /// Subjects first: what a rule is about decides what else it may say.
-const SUBJECTS: [(&str, &[&str]); 9] = [
+const SUBJECTS: [(&str, &[&str]); 10] = [
     ("tool", &["tool", "args", "schema"]),
     ("exec", &["exec"]),
     ("file", &["file"]),
@@ -77,6 +82,7 @@ const SUBJECTS: [(&str, &[&str]); 9] = [
     ("flow", &["flow"]),
     ("baseline", &["baseline"]),
     ("sql", SQL),
+    ("ssh", SSH),
     ("host", HTTP),
 ];
 
@@ -164,6 +170,7 @@ fn shown(kind: &str) -> &'static str {
         "flow" => "a flow",
         "baseline" => "baselines",
         "sql" => "an sql",
+        "ssh" => "an ssh",
         _ => "a host",
     }
 }
@@ -181,6 +188,7 @@ fn subject(table: &Table<'_, '_>, kind: &str, notes: &mut Notes<'_>) -> Option<S
             page: if table.has("host") { Some(page(table, notes)?) } else { None },
         },
         "sql" => Subject::Sql(sql(table, notes)?),
+        "ssh" => Subject::Ssh(ssh(table, notes)?),
         _ => Subject::Http(http(table, notes)?),
     })
 }
@@ -242,6 +250,39 @@ fn sql(table: &Table<'_, '_>, notes: &mut Notes<'_>) -> Option<SqlMatch> {
         tables: patterns(table, "tables", notes),
         functions: patterns(table, "functions", notes),
         statements,
+        programs: file_paths(table, "program", notes),
+        hosts: hosts(table, "host", notes)?,
+    })
+}
+
+fn ssh(table: &Table<'_, '_>, notes: &mut Notes<'_>) -> Option<SshMatch> {
+    let kinds = each(table, "ssh", notes, |word| match word {
+        "*" => Ok(None),
+        word => SshKind::named(word).map(Some).ok_or_else(|| unknown_word(word, SshKind::NAMES)),
+    })?;
+    if !table.has("host") {
+        table.missing("host", "write the hosts, as in host = \"github.com\"", notes);
+    }
+    let allows = table.string("effect", notes).is_some_and(|effect| effect.value == "allow");
+    if allows && kinds.contains(&Some(SshKind::Exec)) && !table.has("command") {
+        let why = "what is allowed beside git is declared word by word, as in command = \"uptime\"";
+        table.missing("command", why, notes);
+    }
+    let commands = each(table, "command", notes, |text| match SshCommand::read(text.as_bytes()) {
+        Ok(command @ SshCommand::Exec { .. }) => Ok(command),
+        Ok(git) => Err(Mistake::Command(format!(
+            "`{git}` is one of git's own; write ssh = \"{}\" and the repositories in repo",
+            git.kind().name()
+        ))),
+        Err(error) => Err(Mistake::Command(error.to_string())),
+    });
+    Some(SshMatch {
+        // `*` is all of them, whatever stands beside it.
+        kinds: kinds.into_iter().collect(),
+        ports: ports(table, notes),
+        users: patterns(table, "user", notes),
+        repos: each(table, "repo", notes, RepoPattern::parse),
+        commands,
         programs: file_paths(table, "program", notes),
         hosts: hosts(table, "host", notes)?,
     })

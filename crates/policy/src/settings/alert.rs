@@ -31,6 +31,7 @@ impl Notice {
         "budget",
         "large-transfer",
         "denied",
+        "host-key",
     ];
 
     pub fn name(self) -> &'static str {

@@ -4,6 +4,7 @@
 mod alert;
 mod budget;
 mod guard;
+mod known_host;
 mod rewrite;
 mod tool;
 mod trigger;
@@ -12,6 +13,7 @@ mod upstream;
 pub use alert::{Alert, AlertFormat, AlertTo, Notice};
 pub use budget::{Budget, micro_dollars};
 pub use guard::{Class, Exemption, Guard, GuardAction};
+pub use known_host::{HostClaim, KnownHost};
 pub use rewrite::{Change, Rewrite};
 pub use tool::DeclaredTool;
 pub(crate) use trigger::After;

@@ -24,10 +24,12 @@ pub enum Alarm {
     LargeTransfer,
     /// A request that no rule allows.
     Denied,
+    /// A host shows another key than the one that it is known by.
+    HostKey,
 }
 
 impl Alarm {
-    pub const ALL: [Alarm; 8] = [
+    pub const ALL: [Alarm; 9] = [
         Self::PlaceholderMisused,
         Self::SecretLeak,
         Self::ForbiddenAddress,
@@ -36,6 +38,7 @@ impl Alarm {
         Self::Budget,
         Self::LargeTransfer,
         Self::Denied,
+        Self::HostKey,
     ];
     pub(crate) const NAMES: &'static [&'static str] = &[
         "placeholder-misused",
@@ -46,6 +49,7 @@ impl Alarm {
         "budget",
         "large-transfer",
         "denied",
+        "host-key",
     ];
 
     pub fn name(self) -> &'static str {

@@ -29,6 +29,8 @@ mod settings;
 #[cfg(test)]
 mod speed;
 #[cfg(test)]
+mod ssh;
+#[cfg(test)]
 mod tools;
 
 #[cfg(test)]

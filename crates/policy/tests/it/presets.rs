@@ -17,7 +17,7 @@ fn every_preset_holds() {
         names.push(path.file_stem().unwrap().to_string_lossy().into_owned());
     }
     names.sort();
-    let shipped = "anthropic deepseek flows gemini github groq huggingface mistral npm openai openrouter postgres slack stripe xai";
+    let shipped = "anthropic deepseek flows gemini github groq huggingface mistral npm openai openrouter postgres slack ssh stripe xai";
     assert_eq!(names.join(" "), shipped);
 }
 

@@ -5,6 +5,8 @@
 
 use crate::value::SHORTEST;
 use crate::{Credential, Place, Plain};
+use cofferdam_seal::dsse::Nonces;
+use cofferdam_seal::ssh::{SshKey, SshKeyError};
 use serde::Deserialize;
 use std::borrow::Cow;
 use zeroize::Zeroizing;
@@ -44,6 +46,8 @@ pub(crate) enum Document {
     Azure,
     /// A file of a provider's that is exchanged for tokens.
     Grant,
+    /// A private key of OpenSSH.
+    SshKey,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -64,6 +68,8 @@ pub enum DocumentError {
         "it is neither a key in base64 nor a connection string with an AccountKey: copy it from the account's access keys"
     )]
     AzureKey,
+    #[error(transparent)]
+    SshKey(#[from] SshKeyError),
     #[error("its `{0}` is too short, or has spaces or control characters in it: check the source")]
     Unfit(&'static str),
 }
@@ -74,6 +80,7 @@ impl Document {
             Some(Place::SigV4 | Place::SigV4a) => Self::Aws,
             Some(Place::AzureSharedKey) => Self::Azure,
             _ if places.iter().any(Place::mints) => Self::Grant,
+            _ if places.contains(&Place::Ssh) => Self::SshKey,
             _ => Self::Line,
         }
     }
@@ -81,7 +88,7 @@ impl Document {
     /// The variable for the main value where nobody names one.
     pub(crate) fn default_env(self) -> Option<&'static str> {
         match self {
-            Self::Line | Self::Grant => None,
+            Self::Line | Self::Grant | Self::SshKey => None,
             Self::Aws => Some("AWS_SECRET_ACCESS_KEY"),
             Self::Azure => Some("AZURE_STORAGE_KEY"),
         }
@@ -103,7 +110,7 @@ impl Whole {
 /// The roles beside the main value, and the variable of each.
 pub(crate) fn roles(credential: &Credential) -> Vec<(Role, String)> {
     match Document::of(&credential.places) {
-        Document::Line | Document::Azure => Vec::new(),
+        Document::Line | Document::Azure | Document::SshKey => Vec::new(),
         Document::Grant => {
             vec![(Role::Grant, String::new()), (Role::Refresh, format!("{}_REFRESH", credential.env))]
         }
@@ -139,6 +146,7 @@ pub(crate) fn read(places: &[Place], bytes: &[u8]) -> Result<Plain, DocumentErro
     let text = std::str::from_utf8(bytes).map_err(|_| DocumentError::NotText)?.trim();
     match document {
         Document::Line => Ok(Plain::new(text.as_bytes().to_vec())),
+        Document::SshKey => Ok(Plain::new(SshKey::line(text, &Nonces::new())?.as_bytes().to_vec())),
         Document::Grant => {
             super::grant::read(places.iter().find(|place| place.mints()).unwrap_or(&Place::Oauth), text)
         }
