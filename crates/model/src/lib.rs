@@ -12,6 +12,7 @@ mod egress;
 mod enforcement;
 mod event;
 mod id;
+mod image;
 mod live;
 mod own;
 mod path;
@@ -49,6 +50,7 @@ pub use event::{
     LimitHit, OutputCaptured, OutputSeen, SessionEnded, SessionStarted, SkippedChange, Stream, Usage,
 };
 pub use id::{IdError, SessionId};
+pub use image::{ImageConfig, ImageInfo, ImageName, ImageNameError, ImageNotes};
 pub use live::{
     Counters, ExecInfo, ExecTx, FileDifference, Lifetime, Live, LiveState, PoolInfo, PoolKind, Provenance,
     SessionChanged, SessionInfo, Settled, Snapshot, TimeOver, UsageRecord, UsageTotal, is_name,

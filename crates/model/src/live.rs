@@ -1,7 +1,7 @@
 //! Sessions that stay: how long they may, what they are doing, and what they use. As plain data: whoever holds
 //! them reads the clock.
 
-use crate::{Exit, SessionId, Span, SpecError};
+use crate::{Digest, Exit, SessionId, Span, SpecError};
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 use std::str::FromStr;
@@ -320,6 +320,9 @@ pub struct Snapshot {
     /// By their ids, the upper ones first.
     pub layers: Vec<SessionId>,
     pub since: Provenance,
+    /// The image that they lie over, if there is one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub image: Option<Digest>,
 }
 
 /// Sandboxes that are prepared before anyone asks for a session.

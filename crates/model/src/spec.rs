@@ -26,6 +26,8 @@ pub enum SpecError {
         "`live.name`: `{0}` is not a name: use up to 63 of a-z, 0-9 and `-`, a letter first, and no session's id"
     )]
     Name(String),
+    #[error("`image` and `{0}` do not go together: an image has programs of its own")]
+    ImageWith(&'static str),
     #[error("`user = \"root\"` needs a box: add `profile = \"box\"` (`--profile box`)")]
     RootWithoutBox,
 }
@@ -146,6 +148,9 @@ pub struct SessionSpec {
     /// Where the work dir stands inside; absent: at its own path.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub shown_at: Option<PathBuf>,
+    /// What the inside has for its root in the place of the host's directories, by name or digest.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub image: Option<String>,
     pub isolation: Isolation,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub floor: Option<Tier>,
@@ -213,6 +218,12 @@ impl SessionSpec {
         self.live.check()?;
         if let Some(name) = self.env.keys().find(|n| n.is_empty() || n.contains(['=', '\0'])) {
             return Err(SpecError::EnvName(name.clone()));
+        }
+        if self.image.is_some() {
+            let host = [("tools", self.tools.is_some()), ("browser", self.browser)];
+            if let Some((field, _)) = host.into_iter().find(|(_, asked)| *asked) {
+                return Err(SpecError::ImageWith(field));
+            }
         }
         let zero = [
             ("limits.cpu", self.limits.cpu == Some(Cores { milli: 0 })),

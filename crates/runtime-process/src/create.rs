@@ -31,6 +31,7 @@ use rustix::process::{Signal, WaitId, WaitIdOptions};
 use rustix::thread::UnshareFlags;
 use std::collections::VecDeque;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI32, Ordering};
 
@@ -70,6 +71,8 @@ pub(crate) struct Making {
     /// Whose work dirs the id map is for that was made ahead.
     mapped: Option<(u32, u32)>,
     pub(crate) began: layer::Began,
+    /// What was done to the image's files before, the upper ones first.
+    pub(crate) system: Vec<PathBuf>,
     pub(crate) channel: Option<OwnedFd>,
     /// Where the guest's end of it comes from, where the other is not ours.
     given_channel: Option<Channels>,
@@ -158,6 +161,7 @@ pub(crate) fn begin(
         ahead: None,
         mapped: None,
         began: layer::Began::default(),
+        system: Vec::new(),
         channel: None,
         given_channel,
         guest: Arc::default(),
@@ -250,7 +254,11 @@ pub(crate) fn layer_owner(users: &Users) -> Option<(u32, u32)> {
 fn make_layer(m: &mut Making) -> Result<(), Failure> {
     let (users, layout) = chosen(m)?;
     if !m.limits.layer_in_scratch {
-        m.upper = Some(layer::make(&m.spec.layer, layout, layer_owner(users))?);
+        let upper = layer::make(&m.spec.layer, layout, layer_owner(users))?;
+        if layout.root.is_some() {
+            layer::make_system(&m.spec.layer.join("system"), users.root_outside())?;
+        }
+        m.upper = Some(upper);
     }
     Ok(())
 }
@@ -427,6 +435,7 @@ pub(crate) fn hand_over_plan(m: &mut Making) -> Result<(), Failure> {
         staging: &m.spec.staging,
         layer: (!m.limits.layer_in_scratch).then_some(m.spec.layer.as_path()),
         base: &m.spec.base.layers,
+        system: &m.system,
         room: m.room,
         scratch: scratch(m),
         ahead: m.ahead,

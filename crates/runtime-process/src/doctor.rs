@@ -204,6 +204,7 @@ fn boot_in(dir: &Path, network: Network) -> Result<EnforcementReport, RuntimeErr
         nested: false,
         syscalls: Default::default(),
         programs: None,
+        root: None,
         tracing: false,
         pausable: false,
         ahead: false,

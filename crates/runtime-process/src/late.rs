@@ -4,7 +4,7 @@
 use crate::cgroup::{Groups, hierarchies_of};
 use crate::create::{Failure, Making};
 use crate::users::Way;
-use crate::{layer, limits, network, shown};
+use crate::{layer, limits, network, rooted, shown};
 use cofferdam_model::Weakness;
 use cofferdam_runtime::{RuntimeError, SandboxSpec};
 
@@ -15,6 +15,7 @@ fn refused(what: impl Into<String>, fix: &str) -> Failure {
 /// What does not depend on the child.
 pub(crate) fn bind(m: &mut Making) -> Result<(), Failure> {
     m.began = m.spec.base.since.map_or_else(layer::Began::now, layer::Began::at);
+    m.system = rooted::system_layers(&m.spec)?;
     if !m.limits.layer_in_scratch && m.users.as_ref().is_some_and(|u| u.way == Way::Range) {
         let what = "what several inside users write on disk could not be removed by a plain user";
         return Err(refused(what, "leave `--layer disk` out, or use `--users single`"));
@@ -28,7 +29,7 @@ pub(crate) fn show(m: &mut Making) {
     if m.network.is_some() {
         files.extend(network::files());
     }
-    m.files = shown::place(files);
+    m.files = shown::place(files, m.spec.root.is_some());
 }
 
 /// Finds the control groups; one that is demanded and cannot be had is refused.
@@ -52,8 +53,9 @@ pub(crate) fn place_groups(m: &mut Making) -> Result<(), Failure> {
 /// Makes what was prepared for nobody the sandbox of this spec.
 pub(crate) fn adopt(m: &mut Making, spec: SandboxSpec) -> Result<(), Failure> {
     let kind = |spec: &SandboxSpec| (spec.profile, spec.users, spec.network, spec.pausable);
-    // The skeleton has a home, and all programs.
-    let furnished = m.ahead.is_none() || (spec.home == m.spec.home && spec.programs.is_none());
+    // The skeleton has a home, all programs, and the host's directories.
+    let plain = spec.programs.is_none() && spec.root.is_none();
+    let furnished = m.ahead.is_none() || (spec.home == m.spec.home && plain);
     let ids = spec.base.since.and_then(|since| since.ids);
     let other_ids = ids.is_some() && m.users.as_ref().is_none_or(|users| users.slot != ids);
     if kind(&spec) != kind(&m.spec) || other_ids || !furnished {

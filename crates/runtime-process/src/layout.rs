@@ -2,10 +2,11 @@
 
 use crate::hidden::{self, Hidden};
 use crate::programs::{self, OPTIONAL, Programs};
+use crate::rooted;
 use crate::users::{Users, Way};
 use crate::view::{ETC_MASKED, PROC_MASKED, PROC_READ_ONLY, SYSTEM, TOOLCHAINS, VAR};
 use cofferdam_model::{Mount, Profile};
-use cofferdam_runtime::{RuntimeError, SandboxSpec};
+use cofferdam_runtime::{Root, RuntimeError, SandboxSpec};
 use std::collections::BTreeSet;
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -65,17 +66,20 @@ pub(crate) struct Layout {
     pub(crate) programs: Option<Programs>,
     pub(crate) passwd: Option<(Vec<u8>, Vec<u8>)>,
     pub(crate) gitconfig: Option<Vec<u8>>,
+    /// The image that stands in the place of the host's directories.
+    pub(crate) root: Option<Root>,
 }
 
-fn refused(what: String, fix: &str) -> RuntimeError {
+pub(crate) fn refused(what: String, fix: &str) -> RuntimeError {
     RuntimeError::Refused { what, fix: fix.into() }
 }
 
 pub(crate) fn gather(spec: &SandboxSpec, users: &Users) -> Result<Layout, RuntimeError> {
     let workdir = check_workdir(&spec.workdir)?;
-    let shown_at = match &spec.shown_at {
-        Some(at) => check_shown_at(at)?,
-        None => workdir,
+    let shown_at = match (&spec.shown_at, &spec.root) {
+        (at, Some(_)) => rooted::check_shown_at(at.as_deref().unwrap_or(workdir))?,
+        (Some(at), None) => check_shown_at(at)?,
+        (None, None) => workdir,
     };
     let home = inside_home(spec);
     let meta =
@@ -86,7 +90,7 @@ pub(crate) fn gather(spec: &SandboxSpec, users: &Users) -> Result<Layout, Runtim
         toolchains(&spec.home, &spec.path, users)
     };
     let mut system = system();
-    let mounts = mounts(&spec.mounts)?;
+    let mounts = mounts(&spec.mounts, spec.root.is_none())?;
     let programs = match &spec.programs {
         None => None,
         Some(named) => {
@@ -111,7 +115,7 @@ pub(crate) fn gather(spec: &SandboxSpec, users: &Users) -> Result<Layout, Runtim
     let can_hold =
         |dir: &Path| dir.as_os_str().is_empty() || hidden_parents.iter().any(|(parent, _)| parent == dir);
     hidden.paths.retain(|path| path.parent().is_none_or(can_hold));
-    Ok(Layout {
+    let layout = Layout {
         hidden_parents,
         system,
         programs,
@@ -129,13 +133,15 @@ pub(crate) fn gather(spec: &SandboxSpec, users: &Users) -> Result<Layout, Runtim
         mounts,
         passwd: (users.way != Way::Single).then(|| accounts(&home)),
         gitconfig: git_identity(&spec.home),
-    })
+        root: None,
+    };
+    rooted::furnish(layout, spec, users)
 }
 
 /// What does not depend on the session: for a sandbox that is begun before there is one.
 pub(crate) fn skeleton(spec: &SandboxSpec, users: &Users) -> Layout {
     let home = inside_home(spec);
-    Layout {
+    let layout = Layout {
         system: system(),
         var: VAR.iter().copied().filter(|p| Path::new("/").join(p).is_dir()).collect(),
         etc_masked: etc_masked(users),
@@ -153,11 +159,16 @@ pub(crate) fn skeleton(spec: &SandboxSpec, users: &Users) -> Layout {
         hidden_parents: Vec::new(),
         mounts: Vec::new(),
         programs: None,
-    }
+        root: None,
+    };
+    rooted::emptied(layout, spec)
 }
 
-/// In a box the user has a home of its own; else it is where the caller's is.
+/// In an image it is where its accounts say, in a box the user has a home of its own; else it is where the caller's is.
 pub(crate) fn inside_home(spec: &SandboxSpec) -> PathBuf {
+    if let Some(root) = &spec.root {
+        return root.home.clone();
+    }
     let usable = spec.home.is_absolute() && spec.home.components().count() > 1;
     match spec.profile {
         Profile::Run if usable => spec.home.clone(),
@@ -282,18 +293,19 @@ fn is_system(top: &Path) -> bool {
     SYSTEM.iter().any(|name| top == Path::new("/").join(name)) && top.exists()
 }
 
-fn mounts(asked: &[Mount]) -> Result<Vec<Asked>, RuntimeError> {
+/// `of_host`: whether they are put among the host's directories.
+fn mounts(asked: &[Mount], of_host: bool) -> Result<Vec<Asked>, RuntimeError> {
     let mut found = Vec::with_capacity(asked.len());
     for mount in asked {
         // Targets are made and mounted before the new root is one: a link on the way would lead into the host's.
         let link = mount.target.ancestors().find(|path| path.is_symlink());
-        if let Some(link) = link {
+        if let Some(link) = link.filter(|_| of_host) {
             let what =
                 format!("mount target {} goes through the link {}", mount.target.display(), link.display());
             return Err(refused(what, "name the path that the link leads to"));
         }
         let top = mount.target.components().nth(1).map(|top| Path::new("/").join(top));
-        if let Some(top) = top.filter(|top| is_system(top) && !mount.target.exists()) {
+        if let Some(top) = top.filter(|top| of_host && is_system(top) && !mount.target.exists()) {
             let what = format!("mount target {} is not there", mount.target.display());
             let name = mount.target.file_name().unwrap_or_default().to_string_lossy();
             let fix =
@@ -372,10 +384,10 @@ mod tests {
         std::os::unix::fs::symlink("/root", dir.path().join("link")).unwrap();
         let ask =
             |name: &str| Mount { source: "/usr".into(), target: dir.path().join(name), writable: false };
-        assert!(mounts(&[ask("plain/x")]).is_ok());
+        assert!(mounts(&[ask("plain/x")], true).is_ok());
         for name in ["link", "link/x/y"] {
             assert!(
-                mounts(&[ask(name)]).unwrap_err().to_string().contains("goes through the link"),
+                mounts(&[ask(name)], true).unwrap_err().to_string().contains("goes through the link"),
                 "{name}"
             );
         }
@@ -384,7 +396,7 @@ mod tests {
     #[test]
     fn a_mount_target_that_nobody_can_make_is_refused() {
         let ask = |target: &str| {
-            mounts(&[Mount { source: "/usr".into(), target: target.into(), writable: false }])
+            mounts(&[Mount { source: "/usr".into(), target: target.into(), writable: false }], true)
                 .map_err(|error| error.to_string())
         };
         assert!(ask("/usr/bin").is_ok() && ask("/agents").is_ok() && ask("/srv/agents").is_ok());

@@ -22,6 +22,7 @@ mod readback;
 mod reap;
 mod report;
 mod room;
+mod rooted;
 mod sandbox;
 mod shown;
 mod supervise;

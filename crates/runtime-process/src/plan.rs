@@ -1,6 +1,7 @@
 //! From a layout to the list of operations that the boot child performs. Pure: the order and every attribute
 //! can be read and tested here without a kernel.
 
+mod image;
 mod scene;
 
 use crate::layout::Layout;
@@ -25,6 +26,8 @@ pub(crate) struct Decided<'a> {
     pub(crate) layer: Option<&'a Path>,
     /// Layers that are frozen, between the session's own and the work dir: the upper ones first.
     pub(crate) base: &'a [PathBuf],
+    /// The same of what was done to an image's files.
+    pub(crate) system: &'a [PathBuf],
     /// Whether other rooms are to be made in this place, and how many layers of the session's own the one has.
     pub(crate) room: Room,
     pub(crate) scratch: Scratch,
@@ -165,7 +168,7 @@ pub(crate) fn operations(d: &Decided<'_>) -> Vec<Op> {
     scene::programs(d, &mut ops);
     scene::places(d, &mut ops);
     join_groups(d, &mut ops);
-    close_root(&mut ops);
+    close_root(d, &mut ops);
     finish_namespaces(d, &mut ops);
     drop_privileges(d, &mut ops);
     ops.push(Op::Descriptors { channel: d.inherited.channel });
@@ -182,8 +185,9 @@ fn join_groups(d: &Decided<'_>, ops: &mut Vec<Op>) {
     }
 }
 
-fn close_root(ops: &mut Vec<Op>) {
+fn close_root(d: &Decided<'_>, ops: &mut Vec<Op>) {
     ops.push(Op::ReadOnly { at: c(".") });
+    image::stand(d, ops);
     ops.push(Op::PivotHere);
 }
 
@@ -228,7 +232,8 @@ fn confine(d: &Decided<'_>, ops: &mut Vec<Op>) {
 
 /// Reads as the mounts allow; writes only where writing is meant.
 fn ruleset(d: &Decided<'_>, abi: u32) -> Ruleset {
-    if d.nested {
+    // All of an image's tree is the sandbox's own to write; what of the host is in it is mounted read-only.
+    if d.nested || d.layout.root.is_some() {
         return Ruleset::scopes_only(abi);
     }
     let mut rules = vec![(c("/"), Grant::Read), (c("/proc"), Grant::ReadAndWrite)];
@@ -274,6 +279,7 @@ mod tests {
             programs: None,
             passwd: None,
             gitconfig: None,
+            root: None,
         }
     }
 
@@ -289,6 +295,7 @@ mod tests {
             staging: Path::new("/state/staging"),
             layer: None,
             base: &[],
+            system: &[],
             room: Room::Only,
             scratch: Scratch { bytes: 1 << 20, inodes: 100 },
             ahead: None,

@@ -8,15 +8,17 @@ use crate::cgroup::{Controller, Group, Groups, Version};
 use crate::layout::Layout;
 use crate::limits::Resolved;
 use crate::users::{Users, Way};
+use crate::view::SYSTEM;
 use crate::watched::CLASSES;
 use cofferdam_model::{Bytes, Control, EnforcementReport, Profile, State, Syscalls, Tier, Weakness};
 use cofferdam_runtime::{Doors, RuntimeError};
 use cofferdam_sys::landlock;
-use kernel::Seen;
 pub(crate) use kernel::Settled;
+use kernel::{Mount, Seen};
 use rustix::io::Errno;
 use serde_json::{Value, json};
 use std::fs;
+use std::path::Path;
 
 pub(crate) struct Observed<'a> {
     pub(crate) pid: i32,
@@ -127,9 +129,6 @@ fn groups(seen: &Seen) -> Control {
 }
 
 fn filesystem(o: &Observed<'_>, seen: &Seen) -> Vec<Control> {
-    let root = seen.mount("/");
-    let root_state =
-        if root.is_some_and(|m| m.kind == "tmpfs" && m.read_only) { State::Enforced } else { State::Off };
     let workdir = seen.mount(&o.layout.shown_at.to_string_lossy());
     let workdir_state =
         if workdir.is_some_and(|m| m.kind == "overlay") { State::Enforced } else { State::Off };
@@ -141,15 +140,36 @@ fn filesystem(o: &Observed<'_>, seen: &Seen) -> Vec<Control> {
         n => format!("{n} writable mounts of the host, by request"),
     };
     vec![
-        line(
-            "filesystem.root",
-            root_state,
-            "a read-only skeleton, host directories bound read-only",
-            json!({ "mounts": seen.mounts.len() }),
-        ),
+        root(o, seen),
         line("filesystem.workdir", workdir_state, "changes go to a layer of the session's own", Value::Null),
         line("filesystem.host", mounts_state, mounts_detail, json!({ "writable": writable })),
     ]
+}
+
+/// Of the host's directories a read-only skeleton; or an image under a layer, with nothing of the host's system in it.
+fn root(o: &Observed<'_>, seen: &Seen) -> Control {
+    let at_root = seen.mount("/");
+    let mounts = seen.mounts.len();
+    let Some(image) = &o.layout.root else {
+        let held = at_root.is_some_and(|m| m.kind == "tmpfs" && m.read_only);
+        let state = if held { State::Enforced } else { State::Off };
+        let detail = "a read-only skeleton, host directories bound read-only";
+        return line("filesystem.root", state, detail, json!({ "mounts": mounts }));
+    };
+    let asked = |m: &Mount| o.layout.mounts.iter().any(|asked| asked.mount.target == Path::new(&m.point));
+    let of_host = |m: &Mount| SYSTEM.iter().any(|name| m.point == format!("/{name}")) && !asked(m);
+    let held = at_root.is_some_and(|m| m.kind == "overlay") && !seen.mounts.iter().any(of_host);
+    let (state, rest) = match (held, image.owners) {
+        (false, _) => (State::Off, "does not stand alone"),
+        (true, true) => (State::Enforced, "nothing of the host's system is there; changes go to a layer"),
+        (true, false) => (
+            State::Weaker,
+            "nothing of the host's system is there; changes go to a layer; all files belong to the one user",
+        ),
+    };
+    let value =
+        json!({ "mounts": mounts, "image": image.name, "digest": image.digest, "owners": image.owners });
+    line("filesystem.root", state, format!("the image {}: {rest}", image.name), value)
 }
 
 fn proc(seen: &Seen) -> Control {
@@ -209,6 +229,9 @@ fn landlock_line(o: &Observed<'_>) -> Control {
             value,
         ),
         (_, None) => line("landlock", State::Absent, "this kernel has none", value),
+        (None, Some(_)) if o.layout.root.is_some() => {
+            line("landlock", State::Weaker, "scopes only: all of an image's tree is the sandbox's own", value)
+        }
         (None, Some(_)) if o.nested => {
             line("landlock", State::Weaker, "scopes only: nested sandboxes need to mount", value)
         }

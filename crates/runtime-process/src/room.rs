@@ -11,6 +11,7 @@ use crate::layer::{self, FileDiff, Layer, Stack, Watch, text_diff};
 use crate::layout;
 use crate::plan::{self, Room};
 use crate::readback;
+use crate::rooted;
 use crate::supervise;
 use crate::users::{Users, Way};
 use cofferdam_model::{EnforcementReport, FileDifference, Provenance};
@@ -19,6 +20,8 @@ use rustix::thread::UnshareFlags;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
+/// Beside the layer of the work dir.
+const SYSTEM: &str = "system";
 /// Differences of more text than this are not told line by line.
 const TEXT: usize = 256 << 10;
 
@@ -34,6 +37,8 @@ pub(crate) struct Place {
 #[derive(Debug)]
 pub(crate) struct Rooms {
     stack: Stack,
+    /// The same of what is done to an image's files. Its transactions begin and end with the others.
+    system: Option<Stack>,
     /// Where the layers are, as we name it; a memory layer through the descriptor that the child handed over.
     dir: PathBuf,
     _handed: Option<OwnedFd>,
@@ -56,7 +61,29 @@ impl Rooms {
             Some(fd) => PathBuf::from(format!("/proc/self/fd/{}", fd.as_raw_fd())),
             None => m.spec.layer.clone(),
         };
-        Ok(Self { stack: stack(m, &dir)?, dir, _handed: handed, below: None })
+        let (stack, system) = (stack(m, &dir)?, system(m, &dir)?);
+        Ok(Self { stack, system, dir, _handed: handed, below: None })
+    }
+
+    fn push(&mut self) -> Result<(), RuntimeError> {
+        self.stack.push()?;
+        match self.system.as_mut().map_or(Ok(()), Stack::push) {
+            Err(error) => self.stack.rollback().and(Err(error)),
+            done => done,
+        }
+    }
+
+    fn commit(&mut self) -> Result<(), RuntimeError> {
+        self.stack.commit(Watch::default())?;
+        self.system.as_mut().map_or(Ok(()), |system| system.commit(Watch::default()))
+    }
+
+    fn rollback(&mut self) -> Result<(), RuntimeError> {
+        for stack in [Some(&mut self.stack), self.system.as_mut()].into_iter().flatten() {
+            stack.rollback()?;
+            stack.sweep()?;
+        }
+        Ok(())
     }
 }
 
@@ -65,6 +92,25 @@ fn stack(m: &Making, dir: &Path) -> Result<Stack, RuntimeError> {
     let (users, layout) = create::chosen(m).map_err(failed)?;
     let below: Vec<PathBuf> = m.spec.base.layers.iter().cloned().chain([layout.workdir.clone()]).collect();
     Stack::open(dir, &below, users.way == Way::Root, create::layer_owner(users), Watch::default())
+}
+
+/// The same of an image's files.
+fn system(m: &Making, dir: &Path) -> Result<Option<Stack>, RuntimeError> {
+    let (users, layout) = create::chosen(m).map_err(failed)?;
+    let Some(root) = &layout.root else { return Ok(None) };
+    let below: Vec<PathBuf> = m.system.iter().cloned().chain([root.files.clone()]).collect();
+    let by_root = users.way == Way::Root;
+    Stack::open(&dir.join(SYSTEM), &below, by_root, users.root_outside(), Watch::default()).map(Some)
+}
+
+/// Another layer of an image's files, over what lies beneath.
+fn begin_system(m: &Making, rooms: &mut Rooms) -> Result<(), RuntimeError> {
+    let (users, layout) = create::chosen(m).map_err(failed)?;
+    if layout.root.is_some() {
+        layer::make_system(&rooms.dir.join(SYSTEM), users.root_outside())?;
+        rooms.system = system(m, &rooms.dir)?;
+    }
+    Ok(())
 }
 
 /// Whether anything runs inside besides the guest. What cannot be looked at may.
@@ -105,6 +151,9 @@ fn enter(m: &mut Making, rooms: &mut Rooms, report: &EnforcementReport) -> Resul
     let levels = rooms.stack.depth() + 1;
     // Made anew for this mount.
     rooms.stack.layers()?;
+    if let Some(system) = &rooms.system {
+        system.layers()?;
+    }
     m.room = Room::Another { levels };
     bear(m).map_err(failed)?;
     let result = (|| {
@@ -157,7 +206,7 @@ pub(crate) fn begin(
     rooms: &mut Option<Rooms>,
     report: &EnforcementReport,
 ) -> Result<(), RuntimeError> {
-    rearrange(m, rooms, report, |_, rooms| rooms.stack.push())
+    rearrange(m, rooms, report, |_, rooms| rooms.push())
 }
 
 pub(crate) fn settle(
@@ -168,17 +217,15 @@ pub(crate) fn settle(
 ) -> Result<Committed, RuntimeError> {
     rearrange(m, rooms, report, |m, rooms| match (rooms.stack.depth(), keep) {
         (0, _) => renew(m, rooms, keep),
-        (_, true) => rooms.stack.commit(Watch::default()).map(|()| Committed::default()),
-        (_, false) => {
-            rooms.stack.rollback()?;
-            rooms.stack.sweep().map(|()| Committed::default())
-        }
+        (_, true) => rooms.commit().map(|()| Committed::default()),
+        (_, false) => rooms.rollback().map(|()| Committed::default()),
     })
 }
 
 /// Carries the session's own changes to the work dir or drops them, and begins another layer.
 fn renew(m: &mut Making, rooms: &mut Rooms, keep: bool) -> Result<Committed, RuntimeError> {
     if !keep {
+        begin_system(m, rooms)?;
         return begin_layer(m, rooms).map(|()| Committed::default());
     }
     let Some(own) = &m.layer else { return Ok(Committed::default()) };
@@ -257,8 +304,29 @@ pub(crate) fn freeze(
         }
         m.spec.base.layers.insert(0, frozen);
         m.spec.base.since = Some(since);
+        freeze_system(m, rooms, to, since)?;
         begin_layer(m, rooms).map(|()| since)
     })
+}
+
+/// What was done to an image's files goes along.
+fn freeze_system(
+    m: &mut Making,
+    rooms: &mut Rooms,
+    to: &Path,
+    since: Provenance,
+) -> Result<(), RuntimeError> {
+    if rooms.system.is_none() {
+        return Ok(());
+    }
+    let (own, frozen) = (rooms.dir.join(SYSTEM).join("upper"), to.join(SYSTEM));
+    match m.limits.layer_in_scratch {
+        true => archive::duplicate(&own, &frozen, by_root(m), since)?,
+        false => rustix::fs::rename(&own, &frozen)
+            .map_err(|errno| RuntimeError::io(format!("move the layer to {}", to.display()))(errno.into()))?,
+    }
+    m.system.insert(0, frozen);
+    begin_system(m, rooms)
 }
 
 pub(crate) fn rebase(
@@ -271,6 +339,8 @@ pub(crate) fn rebase(
     rearrange(m, rooms, report, |m, rooms| {
         m.began = base.since.map_or_else(layer::Began::now, layer::Began::at);
         m.spec.base = base;
+        m.system = rooted::system_layers(&m.spec)?;
+        begin_system(m, rooms)?;
         begin_layer(m, rooms)
     })
 }

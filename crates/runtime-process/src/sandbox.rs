@@ -61,7 +61,10 @@ impl Sandbox for ProcessSandbox {
                 let name = user_name(users.uid).unwrap_or_else(|| "user".into());
                 Identity { name, uid: users.uid, gid: users.gid, home }
             }
-            _ => Identity { name: "user".into(), uid: USER, gid: USER, home },
+            _ => {
+                let name = self.making().spec.root.as_ref().map_or("user", |root| &root.user).to_owned();
+                Identity { name, uid: USER, gid: USER, home }
+            }
         }
     }
 

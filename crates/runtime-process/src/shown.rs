@@ -25,12 +25,20 @@ enum Place {
     Covers,
     /// The inside has nothing there yet.
     New,
+    /// Wherever it leads in an image: where nothing is there, it may be made, or is left out.
+    Image { make: bool },
 }
 
-/// Finds the places. A file that can be put nowhere is left out.
-pub(crate) fn place(files: Vec<ShownFile>) -> Vec<Placed> {
+/// What every inside has, also an image that lacks it.
+const ALWAYS: &[&str] = &["/etc/resolv.conf", "/etc/hosts"];
+
+/// Finds the places, among the host's files or an image's. A file that can be put nowhere is left out.
+pub(crate) fn place(files: Vec<ShownFile>, in_image: bool) -> Vec<Placed> {
     let one = |ShownFile { at, content }| {
-        let (path, place) = find(&at)?;
+        let (path, place) = match in_image && !at.starts_with(OWN) {
+            true => (at.clone(), Place::Image { make: ALWAYS.iter().any(|path| at == Path::new(path)) }),
+            false => find(&at)?,
+        };
         Some(Placed { path, place, content })
     };
     files.into_iter().filter_map(one).collect()
@@ -68,14 +76,27 @@ fn c(path: &Path) -> CString {
     CString::new(path.as_os_str().as_bytes()).unwrap_or_default()
 }
 
+fn made(number: usize) -> PathBuf {
+    PathBuf::from(format!(".cofferdam/shown.{number}"))
+}
+
+/// Those that are put into an image: what was made, where it is to be, and whether its place may be made.
+pub(crate) fn in_image(files: &[Placed]) -> impl Iterator<Item = (PathBuf, &Path, bool)> {
+    files.iter().enumerate().filter_map(|(number, placed)| match placed.place {
+        Place::Image { make } => Some((made(number), placed.path.as_path(), make)),
+        Place::Covers | Place::New => None,
+    })
+}
+
 /// The operations that show them. Paths are relative to the root that is being made.
 pub(crate) fn show(files: &[Placed], ops: &mut Vec<Op>) {
     for (number, Placed { path, place, content }) in files.iter().enumerate() {
         let at = path.strip_prefix("/").unwrap_or(path);
         let file = |at: &Path| Op::File { at: c(at), mode: 0o644, content: content.clone() };
         match place {
+            Place::Image { .. } => ops.push(file(&made(number))),
             Place::Covers => {
-                let made = PathBuf::from(format!(".cofferdam/shown.{number}"));
+                let made = made(number);
                 ops.push(file(&made));
                 ops.push(Op::Bind { from: c(&made), at: c(at), attr: Attr::READ_ONLY, idmapped: false });
             }
@@ -132,7 +153,7 @@ mod tests {
     #[test]
     fn what_cannot_be_shown_anywhere_is_left_out() {
         let file = |at: &str| ShownFile { at: at.into(), content: Vec::new() };
-        let found = place(vec![file("/etc/passwd"), file("/no/such/place"), file("/.cofferdam/x")]);
+        let found = place(vec![file("/etc/passwd"), file("/no/such/place"), file("/.cofferdam/x")], false);
         let paths: Vec<&Path> = found.iter().map(|placed| placed.path.as_path()).collect();
         assert_eq!(paths, [Path::new("/etc/passwd"), Path::new("/.cofferdam/x")]);
     }

@@ -36,6 +36,8 @@ pub struct SandboxSpec {
     pub syscalls: Syscalls,
     /// The only programs of the host's that are there, by their paths; nothing: all of them.
     pub programs: Option<Vec<PathBuf>>,
+    /// What the inside has for its root, in the place of the host's directories.
+    pub root: Option<Root>,
     /// It stays: give it what pausing and counting take, where the host has that.
     pub pausable: bool,
     /// Nothing is known of the session yet: make what all of its kind have.
@@ -54,10 +56,26 @@ pub struct SandboxSpec {
     pub ranges: PathBuf,
 }
 
+/// The files of an image as the root of a sandbox. Changes to them go to a layer of the session's own.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Root {
+    /// Where they are. Nobody changes them.
+    pub files: PathBuf,
+    /// What the image is called, and the digest that it is known by.
+    pub name: String,
+    pub digest: String,
+    /// Whether the files have the owners that the image says: not where a plain user unpacked it.
+    pub owners: bool,
+    /// Who commands are by default, as the image's accounts have it, and where that is at home.
+    pub user: String,
+    pub home: PathBuf,
+}
+
 /// Layers that nobody changes any more.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Base {
-    /// Their directories, the upper ones first.
+    /// Their directories, the upper ones first. Beside each that is of a session with an image lies `system`, with
+    /// what was done to the image's files.
     pub layers: Vec<PathBuf>,
     /// When the first of them was begun; a work dir without any is taken as it is now.
     pub since: Option<Provenance>,

@@ -9,7 +9,7 @@ mod recipe;
 
 pub use backend::{
     Backend, Base, Begun, Callers, Committed, Doors, Finished, Heard, Identity, Network, Probe, Refuses,
-    RuntimeError, Sandbox, SandboxSpec, ShownFile, Witness,
+    Root, RuntimeError, Sandbox, SandboxSpec, ShownFile, Witness,
 };
 pub use fake::FakeBackend;
 pub use recipe::{Fault, Injected, Recipe, Standing, Step};

@@ -70,6 +70,8 @@ pub struct E2b {
     pub floor: Option<String>,
     /// The longest timeout that may be asked for.
     pub max_timeout: Span,
+    /// Hosts of registries that builds may take images from, each with its port if it has one.
+    pub registries: Vec<String>,
 }
 
 impl Default for Config {
@@ -101,7 +103,8 @@ impl Default for Limits {
 
 impl Default for E2b {
     fn default() -> Self {
-        Self { internet: false, policy: None, floor: None, max_timeout: Span(Duration::from_secs(24 * 3600)) }
+        let max_timeout = Span(Duration::from_secs(24 * 3600));
+        Self { internet: false, policy: None, floor: None, max_timeout, registries: Vec::new() }
     }
 }
 

@@ -42,6 +42,8 @@ pub mod seccomp;
 #[cfg(feature = "std")]
 mod clone;
 #[cfg(feature = "std")]
+mod graft;
+#[cfg(feature = "std")]
 mod mounts;
 #[cfg(feature = "std")]
 mod raw;

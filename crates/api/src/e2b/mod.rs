@@ -22,7 +22,8 @@ pub use sandbox::{
     Refresh, Snapshot, SnapshotTaken, State, Timeout, VolumeMount,
 };
 pub use template::{
-    BuildAsked, BuildLog, BuildReason, BuildRequest, BuildStatus, BuildStep, NewBuild, UploadLink,
+    BuildAsked, BuildLog, BuildReason, BuildRequest, BuildStatus, BuildStep, ImageRegistry, NewBuild,
+    UploadLink,
 };
 
 use serde::{Deserialize, Serialize};

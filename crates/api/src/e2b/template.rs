@@ -39,10 +39,27 @@ pub struct UploadLink {
 #[serde(rename_all = "camelCase", default)]
 pub struct BuildRequest {
     pub from_image: Option<String>,
+    pub from_image_registry: Option<ImageRegistry>,
     pub from_template: Option<String>,
     pub steps: Vec<BuildStep>,
     pub start_cmd: Option<String>,
     pub ready_cmd: Option<String>,
+}
+
+/// Who asks a registry. Never shown.
+#[derive(Clone, PartialEq, Eq, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct ImageRegistry {
+    /// `registry`, `aws` or `gcp`.
+    pub r#type: String,
+    pub username: String,
+    pub password: String,
+}
+
+impl std::fmt::Debug for ImageRegistry {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("ImageRegistry").field("type", &self.r#type).finish_non_exhaustive()
+    }
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Default, Deserialize)]

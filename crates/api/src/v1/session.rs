@@ -54,6 +54,9 @@ pub struct Volumes {
 pub struct NewSession {
     /// `base` unless said, or a snapshot.
     pub template: Option<String>,
+    /// An image of the service's, by name, to have for its root. Without `template`.
+    #[schemars(length(max = 128))]
+    pub image: Option<String>,
     /// Seconds; 300 unless said.
     #[schemars(range(max = 86400))]
     #[serde(deserialize_with = "super::whole")]

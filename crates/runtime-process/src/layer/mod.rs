@@ -145,6 +145,21 @@ pub(crate) fn renew(dir: &Path, layout: &Layout, owner: Option<(u32, u32)>) -> R
     fill(dir, layout, owner)
 }
 
+/// A layer for what is done to an image's files, in the place of one that may be there. Its top directory is the
+/// sandbox's root.
+pub(crate) fn make_system(dir: &Path, owner: Option<(u32, u32)>) -> Result<(), RuntimeError> {
+    let making = || io(format!("make the session's layer in {}", dir.display()));
+    match rustix::fs::mkdir(dir, Mode::RWXU) {
+        Ok(()) | Err(Errno::EXIST) => {}
+        Err(errno) => return Err(making()(errno)),
+    }
+    for (name, mode) in [("upper", 0o755), ("work", 0o700)] {
+        remove_tree(&dir.join(name)).map_err(making())?;
+        rustix::fs::mkdir(dir.join(name), Mode::from_raw_mode(mode)).map_err(making())?;
+    }
+    give(&open_dir(dir)?, Path::new("upper"), owner).map_err(making())
+}
+
 fn fill(dir: &Path, layout: &Layout, owner: Option<(u32, u32)>) -> Result<OwnedFd, RuntimeError> {
     let making = || format!("make the session's layer in {}", dir.display());
     for name in ["upper", "work"] {

@@ -21,7 +21,7 @@ pub(super) fn c(path: impl AsRef<Path>) -> CString {
 }
 
 /// An absolute path of the inside, relative to the root under construction.
-fn at(path: &Path) -> CString {
+pub(super) fn at(path: &Path) -> CString {
     c(path.strip_prefix("/").unwrap_or(path))
 }
 
@@ -75,11 +75,11 @@ fn owner(users: &Users) -> Option<(u32, u32)> {
     (users.way == Way::Root).then_some((users.host_uid, users.host_gid))
 }
 
-fn dir(path: impl AsRef<Path>, mode: u32) -> Op {
+pub(super) fn dir(path: impl AsRef<Path>, mode: u32) -> Op {
     Op::Dir { at: c(path), mode, owner: None }
 }
 
-fn bind(from: impl AsRef<Path>, to: impl AsRef<Path>, attr: Attr) -> Op {
+pub(super) fn bind(from: impl AsRef<Path>, to: impl AsRef<Path>, attr: Attr) -> Op {
     Op::Bind { from: c(from), at: c(to), attr, idmapped: false }
 }
 
@@ -233,11 +233,28 @@ pub(super) fn layers(d: &Decided<'_>, ops: &mut Vec<Op>) {
             ops.push(dir("../scratch/layer/work", 0o700));
             plant(d, ops);
             ops.push(Op::HandOver { at: c("../scratch/layer/upper") });
+            super::image::layer(d, ops);
         }
     }
     if d.room == Room::First && d.layer.is_none() {
         ops.push(Op::HandOver { at: c("../scratch/layer") });
     }
+}
+
+/// Where the session's own layers are while a root is put together.
+pub(super) fn own(d: &Decided<'_>) -> PathBuf {
+    match (d.layer, d.room) {
+        (Some(path), Room::Only) => path.to_owned(),
+        (Some(_), _) => PathBuf::from(DISK),
+        (None, _) => PathBuf::from("../scratch/layer"),
+    }
+}
+
+/// How many of them there are, and where each is.
+pub(super) fn levels(d: &Decided<'_>, own: &Path) -> Vec<PathBuf> {
+    let levels = if let Room::Another { levels } = d.room { levels } else { 1 };
+    let level = |at: usize| if at == 0 { own.to_owned() } else { own.join(at.to_string()) };
+    (0..levels).map(level).collect()
 }
 
 fn base(at: usize) -> PathBuf {
@@ -257,21 +274,16 @@ fn workdir(d: &Decided<'_>, ops: &mut Vec<Op>) {
         ops.push(dir(base(at), 0o700));
         ops.push(bind(path, base(at), Attr::READ_ONLY));
     }
-    let own = match (d.layer, d.room) {
-        (Some(path), Room::Only) => path.to_owned(),
-        (Some(_), _) => PathBuf::from(DISK),
-        (None, _) => PathBuf::from("../scratch/layer"),
-    };
-    let levels = if let Room::Another { levels } = d.room { levels } else { 1 };
-    let level = |at: usize| if at == 0 { own.clone() } else { own.join(at.to_string()) };
-    let top = level(levels.saturating_sub(1));
-    let beneath = (0..levels.saturating_sub(1)).rev().map(|at| c(level(at).join("upper")));
+    let levels = levels(d, &own(d));
+    let Some((top, beneath)) = levels.split_last() else { return };
+    let nested = !beneath.is_empty();
+    let beneath = beneath.iter().rev().map(|level| c(level.join("upper")));
     let lower: Vec<CString> =
         beneath.chain((0..d.base.len()).map(|at| c(base(at)))).chain([c("../lower")]).collect();
     let userxattr = d.users.way != Way::Root;
     parents(&d.layout.shown_at, ops);
     ops.push(Op::Dir { at: at(&d.layout.shown_at), mode: 0o755, owner: owner(d.users) });
-    if levels > 1 {
+    if nested {
         // What there was before the innermost transaction, to compare with.
         ops.push(dir("../scratch/below", 0o700));
         ops.push(Op::Overlay { lower: lower.clone(), upper: None, at: c("../scratch/below"), userxattr });

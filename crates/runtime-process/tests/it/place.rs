@@ -53,6 +53,7 @@ impl Place {
             nested: false,
             syscalls: Default::default(),
             programs: None,
+            root: None,
             tracing: false,
             pausable: false,
             ahead: false,

@@ -1,10 +1,12 @@
-//! Templates that tenants build: a sandbox of another template in which steps are run, and then the files of it under
-//! a name. What can be changed is what a sandbox can change: its home, not the system around it.
+//! Templates that tenants build: a sandbox of another template, or over an image, in which steps are run, and then the
+//! files of it under a name. What can be changed is what a sandbox can change: its home, and of an image everything.
 
 mod begin;
+mod from;
 mod steps;
 
 pub(crate) use begin::begin;
+pub(crate) use from::From;
 
 use crate::app::{App, State, blocking, now_us};
 use crate::keys::Key;
@@ -180,11 +182,7 @@ pub(crate) fn is_there(app: &State, tenant: &str, hash: &str) -> bool {
 
 /// Begins a build that was asked for; it goes on by itself.
 pub(crate) fn start(app: &App, key: &Key, build: &Arc<Build>, asked: BuildRequest) -> Result<(), String> {
-    if let Some(image) = &asked.from_image {
-        return Err(format!(
-            "`fromImage`: {image} cannot be had here: images are not unpacked yet; begin with `fromTemplate`: `base` or `code-interpreter-v1`"
-        ));
-    }
+    from::check(app, &asked)?;
     if !build.begin() {
         return Err("it was begun already".into());
     }
@@ -202,9 +200,9 @@ pub(crate) fn start(app: &App, key: &Key, build: &Arc<Build>, asked: BuildReques
 type Failed = (String, Option<String>);
 
 async fn run(app: &App, key: &Key, build: &Build, asked: BuildRequest) -> Result<(), Failed> {
-    let from = asked.from_template.clone().unwrap_or_else(|| "base".to_owned());
-    build.say("info", None, format!("building {} from {from}", build.template));
     let whole = |error: String| (error, None);
+    let from = from::find(app, build, &asked).await.map_err(whole)?;
+    build.say("info", None, format!("building {} from {from}", build.template));
     let sandbox = crate::e2b::for_build(app, key, &from).await.map_err(whole)?;
     let made = steps::run(app, &sandbox, build, asked).await;
     let kept = match made {

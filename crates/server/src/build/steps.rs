@@ -18,10 +18,11 @@ const STEP: Duration = Duration::from_secs(3600);
 const HOME: &str = "/home/user";
 const ARCHIVE: &str = "/tmp/.build-files.tar";
 
-/// Puts what an archive has at `$2` to `$3`, for `$4`, with the mode `$5` if that is given.
+/// Puts what an archive has at `$2` to `$3`, for `$4`, with the mode `$5` if that is given. Not every `tar` of an image
+/// sees by itself that it is compressed.
 const COPY: &str = r#"set -e
 place=$(mktemp -d)
-tar -xf "$1" -C "$place"
+tar -xf "$1" -C "$place" 2>/dev/null || gzip -dc < "$1" | tar -xf - -C "$place"
 cd "$place"
 set -f; pattern=$2; set +f
 count=0; for found in $pattern; do count=$((count+1)); done

@@ -74,12 +74,29 @@ impl Opened {
             .map_err(|_| Refused(StatusCode::BAD_REQUEST, format!("`{name}`: a number is needed")))
     }
 
+    /// Files of a volume are the inside's user's: nobody else can be asked for.
+    fn check_owner(&self) -> Result<(), Refused> {
+        ["uid", "gid"].into_iter().try_for_each(|name| owned(name, self.number(name)?.map(u64::from)))
+    }
+
     fn is(&self, name: &str) -> bool {
         self.query.iter().any(|(key, value)| key == name && value == "true")
     }
 
     fn told(&self) -> Result<Json<Value>, Refused> {
         Ok(Json(told(&self.files.stat(&self.path)?)))
+    }
+}
+
+fn owned(name: &str, asked: Option<u64>) -> Result<(), Refused> {
+    match asked.filter(|id| *id != u64::from(USER)) {
+        None => Ok(()),
+        Some(id) => {
+            let message = format!(
+                "`{name}`: {id} cannot be had: all of a volume is the sandbox's user's ({USER}); leave it out"
+            );
+            Err(Refused(StatusCode::BAD_REQUEST, message))
+        }
     }
 }
 
@@ -144,6 +161,7 @@ pub(super) async fn list(opened: Opened) -> Result<Json<Vec<Value>>, Refused> {
 }
 
 pub(super) async fn make_dir(opened: Opened) -> Result<(StatusCode, Json<Value>), Refused> {
+    opened.check_owner()?;
     waited(move || {
         opened.files.make_dir(&opened.path, opened.number("mode")?, opened.is("force"))?;
         Ok((StatusCode::CREATED, opened.told()?))
@@ -152,6 +170,9 @@ pub(super) async fn make_dir(opened: Opened) -> Result<(StatusCode, Json<Value>)
 }
 
 pub(super) async fn change(opened: Opened, Json(asked): Json<Value>) -> Result<Json<Value>, Refused> {
+    for name in ["uid", "gid"] {
+        owned(name, asked[name].as_u64())?;
+    }
     waited(move || {
         if let Some(mode) = asked["mode"].as_u64() {
             opened.files.change(&opened.path, u32::try_from(mode).unwrap_or(0o644))?;
@@ -182,6 +203,7 @@ pub(super) async fn write(
         None => Refused(StatusCode::BAD_REQUEST, format!("the file did not come whole: {error}")),
     };
     let making = format!(".making-{}", disk::random_hex::<8>().map_err(broken)?);
+    opened.check_owner()?;
     let mode = opened.number("mode")?;
     let mut writing = opened.files.write(&opened.path, mode, making)?;
     let mut body = crate::body::patient(request.into_body(), app.config.limits.patience.0).into_data_stream();

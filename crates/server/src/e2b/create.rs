@@ -3,7 +3,7 @@
 use super::wire::{Caller, Input, Problem};
 use super::{by, find, told};
 use crate::app::{App, State, blocking, now_us};
-use crate::build::{self, Adds};
+use crate::build::{self, Adds, From};
 use crate::disk;
 use crate::egress;
 use crate::keys::Key;
@@ -13,7 +13,7 @@ use crate::sandbox::{Record, Sandbox};
 use crate::template;
 use crate::volume;
 use axum::Json;
-use axum::extract::{Path, State as Of};
+use axum::extract::{Path, State as Service};
 use cofferdam_api::e2b::{Created, Fork, Forked, NewSandbox};
 use cofferdam_model::SessionId;
 use http::{StatusCode, Uri};
@@ -31,7 +31,7 @@ const MOST_FORKS: u32 = 20;
 const BUILDING: Duration = Duration::from_secs(2 * 3600);
 
 pub(super) async fn create(
-    Of(app): Of<App>,
+    Service(app): Service<App>,
     Caller(key): Caller,
     uri: Uri,
     Input(asked): Input<NewSandbox>,
@@ -39,7 +39,8 @@ pub(super) async fn create(
     check(&asked)?;
     let default = if uri.path().starts_with("/v2/") { TIMEOUT } else { TIMEOUT_V1 };
     let time = span(&app, asked.timeout.unwrap_or(default))?;
-    let record = record(&app, &key, asked, time)?;
+    let of = template_of(&app, &key, &asked.template_id)?;
+    let record = record(&app, &key, asked, time, of)?;
     let by = by(&key);
     let made = blocking(&app, move |app| plan::make(app, record, time, by));
     let sandbox = made.await?;
@@ -48,8 +49,11 @@ pub(super) async fn create(
     Ok((StatusCode::CREATED, Json(created)))
 }
 
-fn record(app: &State, key: &Key, asked: NewSandbox, time: Duration) -> Result<Record, Problem> {
-    let (template, from, adds) = template_of(app, key, &asked.template_id)?;
+/// A template, the files that it begins with, and what it adds.
+type Of = (String, Option<String>, Adds);
+
+fn record(app: &State, key: &Key, asked: NewSandbox, time: Duration, of: Of) -> Result<Record, Problem> {
+    let (template, from, adds) = of;
     let mut env = adds.env.clone();
     env.extend(asked.env_vars.unwrap_or_default());
     let private = asked.network.as_ref().is_some_and(|n| n.allow_public_traffic == Some(false));
@@ -87,17 +91,21 @@ fn record(app: &State, key: &Key, asked: NewSandbox, time: Duration) -> Result<R
     })
 }
 
-/// A sandbox in which a template is built.
-pub(crate) async fn for_build(app: &App, key: &Key, template: &str) -> Result<Arc<Sandbox>, String> {
-    let asked = NewSandbox { template_id: template.to_owned(), ..NewSandbox::default() };
-    let record = record(app, key, asked, BUILDING).map_err(|problem| problem.to_string())?;
+/// A sandbox in which a template is built: over another, or over an image.
+pub(crate) async fn for_build(app: &App, key: &Key, from: &From) -> Result<Arc<Sandbox>, String> {
+    let told = |problem: Problem| problem.to_string();
+    let of = match from {
+        From::Template(name) => template_of(app, key, name).map_err(told)?,
+        From::Image(digest) => (template::of_image(digest), None, Adds::default()),
+    };
+    let record = record(app, key, NewSandbox::default(), BUILDING, of).map_err(told)?;
     let by = format!("build of {}", key.tenant);
     let made = blocking(app, move |app| plan::make(app, record, BUILDING, by)).await;
     made.map_err(|error| error.to_string())
 }
 
 /// A template, or a snapshot, which is one too.
-fn template_of(app: &State, key: &Key, asked: &str) -> Result<(String, Option<String>, Adds), Problem> {
+fn template_of(app: &State, key: &Key, asked: &str) -> Result<Of, Problem> {
     if template::exists(asked) {
         return Ok((asked.to_owned(), None, Adds::default()));
     }
@@ -145,7 +153,7 @@ pub(super) fn span(app: &State, seconds: u64) -> Result<Duration, Problem> {
 }
 
 pub(super) async fn fork(
-    Of(app): Of<App>,
+    Service(app): Service<App>,
     Caller(key): Caller,
     Path(id): Path<String>,
     Input(asked): Input<Fork>,

@@ -39,10 +39,19 @@ pub(super) async fn create(
 
 fn record(app: &App, caller: &Caller, asked: v1::NewSession, time: Duration) -> Result<Record, Problem> {
     let key = &caller.0;
+    if asked.image.is_some() && asked.template.is_some() {
+        return Err(Problem::bad("`image` and `template` do not go together: leave one out"));
+    }
     let wanted = asked.template.as_deref().unwrap_or(BASE);
-    let (template, from, adds) = match template::exists(wanted) {
-        true => (wanted.to_owned(), None, Default::default()),
-        false => {
+    let (template, from, adds) = match (&asked.image, template::exists(wanted)) {
+        (Some(image), _) => {
+            let found = template::offered(app, image).ok_or_else(|| {
+                Problem::not_found("image").hint("name one that who runs the service has imported")
+            })?;
+            (template::of_image(&found), None, Default::default())
+        }
+        (None, true) => (wanted.to_owned(), None, Default::default()),
+        (None, false) => {
             let kept = crate::snapshot::find(app, &key.tenant, wanted);
             let kept =
                 kept.ok_or_else(|| Problem::not_found("template").hint("see /v1/snapshots, or use `base`"))?;

@@ -1,8 +1,8 @@
 //! The kernel as a trait, and the real one.
 
-use super::op::{Access, Kept, Op, Resource};
+use super::op::{Access, Attr, Kept, Op, Resource};
 use super::talk::{Child, DOORS_MAX, Given};
-use crate::{capability, door, landlock, mounts, raw, seccomp};
+use crate::{capability, door, graft, landlock, mounts, raw, seccomp};
 use rustix::fd::{AsFd, OwnedFd, RawFd};
 use rustix::fs::{CWD, Mode, OFlags};
 use rustix::io::Errno;
@@ -47,6 +47,10 @@ impl Kernel for Linux {
             Op::Bind { from, at, attr, idmapped: true } => {
                 mounts::bind(from, at, *attr, Some(self.given.id_map.as_ref().ok_or(Errno::BADF)?))
             }
+            Op::BindImage { from, at } => {
+                mounts::bind(from, at, Attr::READ_ONLY, self.given.user_namespace.as_ref())
+            }
+            Op::Graft(graft) => graft::put(graft),
             Op::Overlay { lower, upper, at, userxattr } => mounts::overlay(
                 lower,
                 upper.as_ref().map(|(upper, work)| (&**upper, &**work)),

@@ -13,6 +13,6 @@ mod talk;
 pub use kernel::Kernel;
 pub(crate) use kernel::{loopback_up, map_own_ids, unshare};
 pub use launch::{Birth, Launched, launch};
-pub use op::{Access, Attr, Kept, Op, Resource};
+pub use op::{Access, Attr, Graft, Kept, Op, Resource};
 pub use record::Recorder;
 pub use talk::{DOORS_MAX, Given, Message};

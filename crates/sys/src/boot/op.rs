@@ -49,6 +49,24 @@ pub struct Access {
     pub drop_groups: bool,
 }
 
+/// What is to be put where in a root that is not ours.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Graft {
+    /// Relative to the working directory.
+    pub from: CString,
+    /// The root that it is put into.
+    pub root: CString,
+    /// The way to its place, outer ones first and the place itself last: each as a path below the root, and its last
+    /// name.
+    pub places: Vec<(CString, CString)>,
+    /// Whether it is a directory.
+    pub dir: bool,
+    /// Whether the place is made if it is not there; else nothing is put anywhere.
+    pub make: bool,
+    /// Whether no link may stand on the way: one that does is replaced.
+    pub own: bool,
+}
+
 /// One operation. Paths are relative to the working directory that `Enter` sets, or absolute on the host.
 pub enum Op {
     /// Die when the supervisor's thread does.
@@ -121,6 +139,15 @@ pub enum Op {
         /// With owners translated by the id map that the supervisor gives.
         idmapped: bool,
     },
+    /// The files of an image, to be read only. Where the supervisor gave a user namespace, owners are those that the
+    /// image's ids are in it.
+    BindImage {
+        from: CString,
+        at: CString,
+    },
+    /// Puts what stands at `from`, with all that is mounted in it, at a path of another root, whose files are hostile:
+    /// no link of it leads out of it.
+    Graft(Graft),
     Overlay {
         /// Upper ones first. More than one takes Linux 6.5.
         lower: Vec<CString>,
@@ -219,6 +246,8 @@ impl Op {
             Self::Symlink { .. } => "symlink",
             Self::File { .. } => "file",
             Self::Bind { .. } => "bind",
+            Self::BindImage { .. } => "bind-image",
+            Self::Graft(_) => "graft",
             Self::Overlay { .. } => "overlay",
             Self::Proc { .. } => "proc",
             Self::Devpts { .. } => "devpts",
@@ -268,6 +297,11 @@ impl fmt::Display for Op {
             Self::Bind { from, at, attr, idmapped } => {
                 let mapped = if *idmapped { " idmapped" } else { "" };
                 write!(f, " {} on {}{}{mapped}", show(from), show(at), Flags(*attr))
+            }
+            Self::BindImage { from, at } => write!(f, " {} on {}", show(from), show(at)),
+            Self::Graft(Graft { from, places, make, .. }) => {
+                let place = places.last().map(|(path, _)| show(path)).unwrap_or_default();
+                write!(f, " {} on {place}{}", show(from), if *make { "" } else { " if it is there" })
             }
             Self::Overlay { lower, at, .. } => {
                 lower.iter().try_for_each(|lower| write!(f, " {}", show(lower)))?;

@@ -9,7 +9,8 @@ run = sandbox.run_code
 
 result = run("x = 41\nprint('hé')\nx + 1")
 assert (result.text, result.logs.stdout, result.error) == ("42", ["hé\n"], None), result
-assert run("x").text == "41"
+result = run("x")
+assert result.text == "41", result
 lines = []
 run("import time\nfor n in range(3):\n    print(n)\n    time.sleep(0.2)", on_stdout=lambda m: lines.append(m.line))
 assert len(lines) > 1 and "".join(lines) == "0\n1\n2\n", lines

@@ -3,7 +3,7 @@
 
 mod langgraph;
 
-use cofferdam_testkit::{Mode, PATIENCE, SEARCH_PATH, Server, Site, finish, needs_root};
+use cofferdam_testkit::{Image, Mode, PATIENCE, Registry, SEARCH_PATH, Server, Site, finish, needs_root};
 use rustix::process::{Pid, Signal};
 use serde_json::Value;
 use std::fs::File;
@@ -26,9 +26,13 @@ struct Service {
 
 impl Service {
     fn start(site: &Site) -> Self {
+        Self::start_with(site, &[])
+    }
+
+    fn start_with(site: &Site, flags: &[&str]) -> Self {
         let errors = File::create(site.root().join("serve.log")).unwrap();
         let mut command = site.command(site.binary());
-        command.args(["serve", "--listen", "127.0.0.1:0", "--json"]);
+        command.args(["serve", "--listen", "127.0.0.1:0", "--json"]).args(flags);
         let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(errors).spawn().unwrap();
         let mut line = String::new();
         BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
@@ -40,6 +44,10 @@ impl Service {
 
     /// A script of this directory, with these SDKs at hand and pointed here.
     fn run(&self, packages: &Path, script: &str) {
+        self.run_with(packages, script, &[]);
+    }
+
+    fn run_with(&self, packages: &Path, script: &str, env: &[(&str, &str)]) {
         let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/it/sdk").join(script);
         let python = script.extension().is_some_and(|end| end == "py");
         // Node finds packages beside the script that asks for them.
@@ -60,7 +68,7 @@ impl Service {
         command.env_clear().env("PATH", SEARCH_PATH).env("HOME", dir.path()).current_dir(dir.path());
         command.env("PYTHONPATH", packages).env("PYTHONDONTWRITEBYTECODE", "1");
         command.env("E2B_API_KEY", &self.key).env("E2B_API_URL", &self.url).env("E2B_SANDBOX_URL", &self.url);
-        command.env("E2B_VOLUME_API_URL", &self.url);
+        command.env("E2B_VOLUME_API_URL", &self.url).envs(env.iter().copied());
         finish(&mut command).exits(0);
     }
 }
@@ -156,6 +164,27 @@ fn the_sdks_for_javascript() {
 #[test]
 fn templates_are_built_by_the_python_sdk() {
     with_sdk("template.py", |_| {});
+}
+
+/// What the service has, and what a registry has that the operator names.
+#[test]
+fn templates_are_built_over_images() {
+    let Some(packages) = packages() else { return };
+    if !needs_root("a service for several users") {
+        return;
+    }
+    let site = Site::new(Mode::Root, env!("CARGO_BIN_EXE_cofferdam"));
+    let layout = Image::shared().layout();
+    site.call(&["image", "import", layout.to_str().unwrap(), "--name", "app"]).exits(0);
+    let registry = Registry::start(Image::shared());
+    let config = site.write("serve.toml", format!("[e2b]\nregistries = [\"{}\"]\n", registry.address));
+    let service = Service::start_with(&site, &["--config", config.to_str().unwrap()]);
+    let listed = site.call(&["image", "ls", "--json"]).exits(0).out();
+    let listed: Vec<serde_json::Value> = serde_json::from_str(&listed).unwrap();
+    let digests: Vec<&str> = listed.iter().filter_map(|image| image["digest"].as_str()).collect();
+    let given = [("TEST_REGISTRY", registry.address.as_str()), ("TEST_DIGESTS", &digests.join(" "))];
+    service.run_with(&packages, "image.py", &given);
+    service.run(&packages, "image.mjs");
 }
 
 /// The newest, and each of the older ones that the documentation names: its packages alone are at hand.

@@ -39,7 +39,8 @@ sandbox.kill()
 for wrong, said in (
     (Template().from_template("base").run_cmd("exit 3"), "exit status 3"),
     (Template().from_template("base").set_user("root123"), "invalid username: 'root123'"),
-    (Template().from_image("debian:12"), "fromTemplate"),
+    (Template().from_image("debian:12"), "cofferdam image import"),
+    (Template().from_image("registry.example.com/debian:12"), "e2b.registries"),
     (Template().from_template("no-such-template"), "not found"),
 ):
     try:

@@ -6,6 +6,18 @@ assert [one.name for one in Volume.list()] == ["data"]
 assert Volume.get_info(volume.volume_id).name == "data"
 volume.write_file("/in/a.txt", "from outside")
 volume.make_dir("/empty")
+volume.write_file("/in/a.txt", "from outside", uid=1000, gid=1000)
+for act in (
+    lambda: volume.write_file("/root.txt", "x", uid=0),
+    lambda: volume.make_dir("/root", gid=5),
+    lambda: volume.update_metadata("/in/a.txt", uid=0),
+):
+    try:
+        act()
+        raise AssertionError("nobody else can own it")
+    except Exception as error:
+        assert "cannot be had" in str(error), error
+assert not volume.exists("/root.txt") and not volume.exists("/root")
 try:
     Volume.create("data")
     raise AssertionError("there is one already")
