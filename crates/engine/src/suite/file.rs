@@ -239,7 +239,8 @@ pub(super) type Wrong<'a> = &'a dyn Fn(usize, String) -> EngineError;
 
 fn checked(agent: WrittenAgent, dir: &Path, wrong: Wrong<'_>) -> Result<Agent, EngineError> {
     if let Some(image) = &agent.image {
-        let message = "`agent.image`: images need a tier that is not in this build; install the agent on the host and leave it out";
+        let message =
+            "`agent.image`: suites run programs of the host only; install the agent there and leave it out";
         return Err(wrong(image.span().start, message.into()));
     }
     if agent.command.get_ref().first().is_none_or(|program| program.is_empty()) {
@@ -366,7 +367,7 @@ mod tests {
         check("[agent]\ncommand = []\n[[session]]\nid = \"a\"\n", "suite.toml:2: `agent.command` is empty");
         check(
             &with(&format!("image = \"python:3\"\n{session}")),
-            "suite.toml:3: `agent.image`: images need a tier",
+            "suite.toml:3: `agent.image`: suites run programs of the host only",
         );
         check("", "missing field `agent`");
     }

@@ -5,7 +5,7 @@ mod file;
 mod panel;
 
 pub use file::load;
-pub use panel::{Endpoint, How, JudgeApi, JudgeSpec, ScorerSpec};
+pub use panel::{Endpoint, How, JudgeApi, JudgeSpec, ModuleFile, ScorerSpec};
 
 use cofferdam_gate::{Input, Material, Thresholds};
 use cofferdam_intercept::replay::Rules as ReplayRules;

@@ -4,7 +4,7 @@
 use super::file::Wrong;
 use crate::error::EngineError;
 use cofferdam_compare::Outcome;
-use cofferdam_model::{Bytes, Span};
+use cofferdam_model::{Bytes, Digest, Span};
 use serde::Deserialize;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -31,6 +31,16 @@ pub enum How {
     /// A program, run in a sandbox from which nothing leaves.
     Command(Vec<String>),
     Http(Endpoint),
+    /// A module, run in this process with nothing but its input.
+    Wasm(ModuleFile),
+}
+
+/// A WebAssembly module beside the suite.
+#[derive(Debug, Clone)]
+pub struct ModuleFile {
+    pub path: PathBuf,
+    /// What the file has to be.
+    pub digest: Option<Digest>,
 }
 
 /// Where a question is sent.
@@ -70,6 +80,8 @@ pub(super) struct WrittenScorer {
     name: Spanned<String>,
     command: Option<Spanned<Vec<String>>>,
     url: Option<Spanned<String>>,
+    wasm: Option<Spanned<PathBuf>>,
+    sha256: Option<Spanned<String>>,
     secret: Option<Spanned<String>>,
     ca: Option<Spanned<PathBuf>>,
     timeout: Option<Span>,
@@ -109,35 +121,55 @@ pub(super) fn scorers(
         if found.iter().any(|other| other.name == name) {
             return Err(wrong(at, format!("`scorer.name`: there is another scorer `{name}`")));
         }
-        let how = match (one.command, one.url) {
-            (Some(command), None) => {
-                if let Some(secret) = &one.secret {
-                    let message =
-                        "`scorer.secret`: nothing leaves the sandbox of a command, so it has no use for one";
-                    return Err(wrong(secret.span().start, message.into()));
-                }
-                if command.get_ref().first().is_none_or(|program| program.is_empty()) {
-                    let message =
-                        "`scorer.command` is empty: name the program, as in [\"python3\", \"score.py\"]";
-                    return Err(wrong(command.span().start, message.into()));
-                }
-                How::Command(command.into_inner())
-            }
-            (None, Some(url)) => How::Http(Endpoint {
-                url: checked(url, "scorer.url", wrong)?,
-                secret: one.secret.map(Spanned::into_inner),
-                ca: one.ca.map(|ca| there(&ca, "scorer.ca")).transpose()?,
-            }),
-            _ => {
-                let message = format!("scorer `{name}`: give `command` or `url`, one of them");
-                return Err(wrong(at, message));
-            }
-        };
-        let timeout = one.timeout.unwrap_or(SCORER_TIMEOUT);
+        let (timeout, memory) = (one.timeout.unwrap_or(SCORER_TIMEOUT), one.memory);
         let most = one.most.unwrap_or(Outcome::Fail);
-        found.push(ScorerSpec { name, how, timeout, memory: one.memory, most });
+        let how = how(one, there, wrong)?;
+        found.push(ScorerSpec { name, how, timeout, memory, most });
     }
     Ok(found)
+}
+
+/// Which of the three it is. What another kind has a use for is refused, since someone believes that it works.
+fn how(one: WrittenScorer, there: There<'_>, wrong: Wrong<'_>) -> Result<How, EngineError> {
+    let WrittenScorer { name, command, url, wasm, sha256, secret, ca, .. } = one;
+    if let (Some(secret), None) = (&secret, &url) {
+        let message = "`scorer.secret`: nothing leaves a command or a module, so it has no use for one";
+        return Err(wrong(secret.span().start, message.into()));
+    }
+    if let (Some(sha256), None) = (&sha256, &wasm) {
+        let message = "`scorer.sha256` is of a module: give `wasm` with it";
+        return Err(wrong(sha256.span().start, message.into()));
+    }
+    match (command, url, wasm) {
+        (Some(command), None, None) => {
+            if command.get_ref().first().is_none_or(|program| program.is_empty()) {
+                let message =
+                    "`scorer.command` is empty: name the program, as in [\"python3\", \"score.py\"]";
+                return Err(wrong(command.span().start, message.into()));
+            }
+            Ok(How::Command(command.into_inner()))
+        }
+        (None, Some(url), None) => Ok(How::Http(Endpoint {
+            url: checked(url, "scorer.url", wrong)?,
+            secret: secret.map(Spanned::into_inner),
+            ca: ca.map(|ca| there(&ca, "scorer.ca")).transpose()?,
+        })),
+        (None, None, Some(wasm)) => {
+            let parsed = |text: Spanned<String>| {
+                let at = text.span().start;
+                text.get_ref()
+                    .parse::<Digest>()
+                    .map_err(|error| wrong(at, format!("`scorer.sha256`: {error}")))
+            };
+            let digest = sha256.map(parsed).transpose()?;
+            Ok(How::Wasm(ModuleFile { path: there(&wasm, "scorer.wasm")?, digest }))
+        }
+        _ => {
+            let message =
+                format!("scorer `{}`: give `command`, `url` or `wasm`, one of them", name.get_ref());
+            Err(wrong(name.span().start, message))
+        }
+    }
 }
 
 pub(super) fn judge(
@@ -187,12 +219,13 @@ impl Endpoint {
 }
 
 impl ScorerSpec {
-    /// Files of the suite's directory that the command names: what it says rests on them.
-    pub fn files<'a>(&'a self, dir: &'a Path) -> impl Iterator<Item = PathBuf> + 'a {
-        let words: &[String] = match &self.how {
-            How::Command(words) => words,
-            How::Http(_) => &[],
+    /// Files of the suite's directory that it is, or that its command names: what it says rests on them.
+    pub fn files(&self, dir: &Path) -> impl Iterator<Item = PathBuf> + use<> {
+        let words: Vec<PathBuf> = match &self.how {
+            How::Command(words) => words.iter().map(|word| dir.join(word)).collect(),
+            How::Wasm(module) => vec![module.path.clone()],
+            How::Http(_) => Vec::new(),
         };
-        words.iter().map(|word| dir.join(word)).filter(|path| path.is_file())
+        words.into_iter().filter(|path| path.is_file())
     }
 }

@@ -29,7 +29,8 @@ fn copy(site: &Site, root: &Path, at: &Path) {
 fn check(name: &str, sessions: usize, line: &str, change: &str) {
     let site = site();
     open(&site, name);
-    site.call(&["gate", "suite.toml", "-q"]).exits(0);
+    let done = site.call(&["gate", "suite.toml", "-q"]).done();
+    assert_eq!(done.code(), 0, "{}{:#}", done.err(), result(&site));
     assert_eq!(result(&site)["why"], json!([format!("all {sessions} sessions pass")]));
     let agent = site.read("agent.py");
     assert!(agent.contains(line), "{name}: {line}");

@@ -4,6 +4,8 @@ mod action;
 mod evidence;
 mod examples;
 mod faults;
+mod inputs;
+mod modules;
 mod panel;
 mod story;
 mod verifiers;
@@ -80,7 +82,11 @@ impl Drop for Shop<'_> {
 }
 
 fn result(site: &Site) -> Value {
-    serde_json::from_str(&site.read("gate-out/gate.json")).unwrap()
+    result_in(site, "gate-out")
+}
+
+fn result_in(site: &Site, dir: &str) -> Value {
+    serde_json::from_str(&site.read(format!("{dir}/gate.json"))).unwrap()
 }
 
 /// A suite of small scripts, without rules or a world.

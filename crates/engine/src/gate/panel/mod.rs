@@ -4,6 +4,7 @@
 
 mod command;
 mod judge;
+mod module;
 
 use super::GateError;
 use super::plan::Plan;
@@ -16,9 +17,10 @@ use cofferdam_compare::ground::JudgeRecord;
 use cofferdam_compare::{Outcome, Reason};
 use cofferdam_egress::{AskError, Question};
 use cofferdam_gate::{Material, Scored};
-use cofferdam_model::{Run, SessionId};
+use cofferdam_model::{Digest, Run, SessionId};
 use cofferdam_vault::Bound;
 use judge::Judge;
+use module::Module;
 use serde::{Deserialize, Serialize};
 use std::path::Path;
 use std::time::Duration;
@@ -36,7 +38,14 @@ pub(crate) struct Panel {
 
 struct Scorer {
     spec: ScorerSpec,
-    line: Line,
+    way: Way,
+}
+
+/// How it is asked, made ready.
+enum Way {
+    Command(Vec<String>),
+    Http(String, Box<Line>),
+    Module(Box<Module>),
 }
 
 /// An endpoint that can be asked.
@@ -70,7 +79,10 @@ struct Record {
 struct ScorerRecord {
     scorer: String,
     /// Of what it was asked; the runs in it are those of the traces.
-    question: cofferdam_model::Digest,
+    question: Digest,
+    /// Of the module that was asked, where it is one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    module: Option<Digest>,
     /// As it came, if it did.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     answer: Option<String>,
@@ -81,11 +93,14 @@ struct ScorerRecord {
 impl Panel {
     /// Opens the vault for those who need a secret: what cannot be asked at all is told before anything is run.
     pub(crate) fn new(engine: &Engine, suite: &Suite, judged: Option<&Path>) -> Result<Self, EngineError> {
-        let line_of = |how: &How| match how {
-            How::Command(_) => Ok(Line::default()),
-            How::Http(endpoint) => Line::to(engine, endpoint),
+        let way = |how: &How| -> Result<Way, EngineError> {
+            Ok(match how {
+                How::Command(words) => Way::Command(words.clone()),
+                How::Http(endpoint) => Way::Http(endpoint.url.clone(), Box::new(Line::to(engine, endpoint)?)),
+                How::Wasm(file) => Way::Module(Box::new(Module::read(file)?)),
+            })
         };
-        let scorer = |spec: &ScorerSpec| Ok(Scorer { spec: spec.clone(), line: line_of(&spec.how)? });
+        let scorer = |spec: &ScorerSpec| Ok(Scorer { spec: spec.clone(), way: way(&spec.how)? });
         let scorers = suite.scorers.iter().map(scorer).collect::<Result<_, EngineError>>()?;
         let judge = suite.judge.as_ref().map(|spec| Judge::new(engine, spec, judged)).transpose()?;
         Ok(Self { scorers, judge })
@@ -120,6 +135,7 @@ impl Panel {
             record.scorers.push(ScorerRecord {
                 scorer: scorer.spec.name.clone(),
                 question: cofferdam_seal::digest(&body),
+                module: scorer.module(),
                 answer: answered.as_ref().ok().map(|(text, _)| text.clone()),
                 failure: answered.err().map(|failure| failure.to_string()),
             });
@@ -150,17 +166,23 @@ impl Asked {
 }
 
 impl Scorer {
+    fn module(&self) -> Option<Digest> {
+        match &self.way {
+            Way::Module(module) => Some(module.digest),
+            _ => None,
+        }
+    }
+
     fn answer(&self, engine: &Engine, plan: &Plan<'_>, body: &[u8], stop: &Stop) -> Answered {
         let timeout = self.spec.timeout.0;
-        let bytes = match &self.spec.how {
-            How::Command(words) => command::ask(engine, plan, &self.spec, words, (body, stop))?,
-            How::Http(endpoint) => {
-                self.line.ask(&endpoint.url, &[], body, timeout).map_err(|error| match error {
-                    AskError::Late => Failure::Late(timeout.as_secs()),
-                    AskError::TooLong(most) => Failure::TooLong(most),
-                    other => Failure::NotAsked(other.to_string()),
-                })?
-            }
+        let bytes = match &self.way {
+            Way::Command(words) => command::ask(engine, plan, &self.spec, words, (body, stop))?,
+            Way::Http(url, line) => line.ask(url, &[], body, timeout).map_err(|error| match error {
+                AskError::Late => Failure::Late(timeout.as_secs()),
+                AskError::TooLong(most) => Failure::TooLong(most),
+                other => Failure::NotAsked(other.to_string()),
+            })?,
+            Way::Module(module) => module.ask(&self.spec, body, stop)?,
         };
         let answer = custom::read(&bytes)?;
         Ok((String::from_utf8_lossy(&bytes).into_owned(), answer))
