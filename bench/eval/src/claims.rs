@@ -2,6 +2,7 @@
 //! own, not by the extractor under test: whatever it does not see counts as missed.
 
 use crate::data::{Data, Dojo};
+use crate::dump;
 use crate::table::Table;
 use cofferdam_compare::claims::{ClaimReport, check};
 use cofferdam_model::{ActKind, Run};
@@ -9,7 +10,7 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Kind {
+pub enum Kind {
     Number,
     Date,
     Time,
@@ -48,7 +49,7 @@ pub fn run(data: &Data) -> Table {
     table
 }
 
-fn is_odd(task: &str) -> bool {
+pub fn is_odd(task: &str) -> bool {
     task.rsplit('_').next().and_then(|n| n.parse::<u64>().ok()).is_some_and(|n| n % 2 == 1)
 }
 
@@ -103,8 +104,9 @@ fn count<'d>(runs: impl Iterator<Item = &'d Dojo>) -> Counts {
             tally.1 += 1;
             if flagged(&report, &value.range) {
                 tally.0 += 1;
-                say("TRUE FLAGGED", dojo, answer, &value.range, &report);
+                dump::say("TRUE FLAGGED", dojo, answer, &value.range, &report);
             }
+            dump::value(("true", value.kind), dojo, &dojo.run, (&value.range, ""));
             let said = &answer[value.range.clone()];
             let swaps = [
                 ("fresh", fresh(value.kind, said, &told, &mut rng)),
@@ -116,41 +118,17 @@ fn count<'d>(runs: impl Iterator<Item = &'d Dojo>) -> Counts {
                 tally.1 += 1;
                 let (run, range) = with(&dojo.run, at, &value.range, &new);
                 let report = check(&run);
+                dump::value((how, value.kind), dojo, &run, (&range, said));
                 if flagged(&report, &range) {
                     tally.0 += 1;
                 } else {
-                    say(how, dojo, &run.acts[at].text, &range, &report);
+                    dump::say(how, dojo, &run.acts[at].text, &range, &report);
                 }
             }
         }
         exchange(dojo, at, &picked, &mut counts, &mut rng);
     }
     counts
-}
-
-/// With `EVAL_SAY` set, every miss is told with its line, for whoever wants to make it one less.
-fn say(what: &str, dojo: &Dojo, answer: &str, range: &Range<usize>, report: &ClaimReport) {
-    if std::env::var_os("EVAL_SAY").is_none() {
-        return;
-    }
-    let line = answer[..range.start].rfind('\n').map_or(0, |n| n + 1)
-        ..answer[range.end..].find('\n').map_or(answer.len(), |n| range.end + n);
-    let claim = report.claims.iter().find(|c| c.bytes.0 < range.end && range.start < c.bytes.1);
-    eprintln!(
-        "[{what}] {}/{}/{} `{}` in `{}`\n      {}",
-        dojo.suite,
-        dojo.pipeline,
-        dojo.task,
-        &answer[range.clone()],
-        &answer[line],
-        claim.map_or("no claim".into(), |c| format!(
-            "{:?} {:?} {:?} {:?}",
-            c.kind,
-            c.status,
-            c.why,
-            c.evidence.first()
-        ))
-    );
 }
 
 fn flagged(report: &ClaimReport, range: &Range<usize>) -> bool {
@@ -185,13 +163,14 @@ fn exchange(dojo: &Dojo, at: usize, picked: &[Picked], counts: &mut Counts, rng:
         let moved = two.len() as isize - one.len() as isize;
         let second = second.start.saturating_add_signed(moved)..second.end.saturating_add_signed(moved);
         let report = check(&run);
-        for range in [first, second] {
+        for (range, was) in [(first, &one), (second, &two)] {
+            dump::value(("exchanged", a.kind), dojo, &run, (&range, was));
             let tally = counts.swaps.entry(("exchanged", a.kind)).or_default();
             tally.1 += 1;
             if flagged(&report, &range) {
                 tally.0 += 1;
             } else {
-                say("exchanged", dojo, &run.acts[at].text, &range, &report);
+                dump::say("exchanged", dojo, &run.acts[at].text, &range, &report);
             }
         }
     }

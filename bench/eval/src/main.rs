@@ -5,6 +5,7 @@
 mod claims;
 mod data;
 mod differ;
+mod dump;
 mod ground;
 mod speed;
 mod stats;
@@ -35,6 +36,10 @@ fn main() -> ExitCode {
     let wanted: Vec<String> = args.collect();
     if dir == "speed" {
         return speed(wanted.first().map(std::path::Path::new));
+    }
+    if dir == "speed-memory" {
+        println!("{}", speed::memory(wanted.first().and_then(|n| n.parse().ok()).unwrap_or(0)));
+        return ExitCode::SUCCESS;
     }
     let data = match Data::load(std::path::Path::new(&dir)) {
         Ok(data) => data,

@@ -99,9 +99,36 @@ pub fn run() -> Table {
     pair("10,000 events against their reverse, s", &large, &reversed, 3, "< 2");
     let same = |count: usize| Run { acts: vec![large.acts[1].clone(); count], ..Run::default() };
     pair("10,000 equal calls against 9,000, s", &same(10_000), &same(9_000), 3, "< 2");
+    memory_rows(&mut table);
     table.note("Seconds on the processor; in the place of the interval the fastest and the slowest round.");
     table.note(format!("One thread; peak memory of the process {} MiB.", peak() >> 10));
     table
+}
+
+/// What comparing a pair takes besides the pair itself, in MiB, each in a process of its own.
+fn memory_rows(table: &mut Table) {
+    let of = |count: usize| {
+        let words = ["speed-memory".to_owned(), count.to_string()];
+        let output =
+            std::env::current_exe().and_then(|me| std::process::Command::new(me).args(words).output());
+        let text = output.map(|o| String::from_utf8_lossy(&o.stdout).into_owned()).unwrap_or_default();
+        text.trim().parse::<f64>().unwrap_or(f64::NAN) / 1024.0
+    };
+    let (half, whole, double) = (of(5_000), of(10_000), of(20_000));
+    for (count, mib) in [("5,000", half), ("10,000", whole), ("20,000", double)] {
+        table.row(format!("memory for a pair of {count} events, MiB"), mib, (mib, mib), 1, "");
+    }
+    let ratio = double / whole;
+    table.row("memory, 20,000 to 10,000 events", ratio, (whole / half, ratio), 2, "≤ 2.2: linear");
+}
+
+/// KiB by which this process grew at most while it compared a pair of so many events.
+pub fn memory(count: usize) -> u64 {
+    let base = events(count);
+    let new = mutated(&base);
+    let before = status("VmRSS:");
+    std::hint::black_box(diff(&base, &new, &Effects::default(), &Options::default()));
+    peak().saturating_sub(before)
 }
 
 /// The 500 pairs of sessions as OpenAI messages, which others read too.
@@ -148,7 +175,11 @@ fn on_cpu() -> f64 {
 
 /// In KiB.
 fn peak() -> u64 {
+    status("VmHWM:")
+}
+
+fn status(field: &str) -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+    let line = status.lines().find_map(|line| line.strip_prefix(field));
     line.and_then(|rest| rest.split_whitespace().next()?.parse().ok()).unwrap_or(0)
 }

@@ -1,6 +1,7 @@
 //! How fast the comparison is, and beside it `agentevals` on the same pairs, which says whether two trajectories match.
 
 use crate::{command, workspace};
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::Command;
 
@@ -24,7 +25,8 @@ pub(crate) fn main(args: &Compare) -> crate::Outcome {
         .current_dir(root.join("bench/eval"))
         .args(["run", "--release", "--quiet", "--target-dir"])
         .arg(&target);
-    let measured = command::status(cargo.args(["--", "speed"]).arg(&pairs))?;
+    let measured = command::stdout(cargo.args(["--", "speed"]).arg(&pairs))?;
+    print!("{measured}");
     if args.install_peers {
         install(&venv)?;
     }
@@ -33,10 +35,24 @@ pub(crate) fn main(args: &Compare) -> crate::Outcome {
         let mut peer = Command::new(python);
         let seconds = command::stdout(peer.arg(root.join("bench/eval/peer.py")).arg(&pairs))?;
         println!("{PEER} on the 500 pairs, s: {}", seconds.trim());
+        for (mode, ratio) in ratios(&measured, &seconds) {
+            println!("{PEER} {mode} to our differ, which says what differs: {ratio:.0} × (goal ≥ 50)");
+        }
     } else {
         println!("agentevals is not installed: give --install-peers to measure it too");
     }
-    Ok(measured.success())
+    Ok(true)
+}
+
+/// The row of the table that has what the peer does, and more.
+const SAME: &str = "500 sessions of 5 calls, differ alone, s";
+
+/// How many times as long the peer takes, by its mode.
+fn ratios(measured: &str, seconds: &str) -> Vec<(String, f64)> {
+    let ours =
+        measured.lines().find_map(|line| line.split(SAME).nth(1)?.split('|').nth(1)?.trim().parse().ok());
+    let theirs: BTreeMap<String, f64> = serde_json::from_str(seconds).unwrap_or_default();
+    ours.map(|ours: f64| theirs.into_iter().map(|(mode, s)| (mode, s / ours)).collect()).unwrap_or_default()
 }
 
 fn install(venv: &Path) -> Result<(), command::CommandError> {
@@ -44,4 +60,17 @@ fn install(venv: &Path) -> Result<(), command::CommandError> {
     let mut pip = Command::new(venv.join("bin/pip"));
     command::stdout(pip.args(["install", "--quiet", "--only-binary", ":all:", PEER]))?;
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_peer_is_told_as_a_multiple_of_ours() {
+        let table = format!("| what | value |\n| {SAME} | 0.0200 | 0.0190 – 0.0210 | 9 | |\n");
+        let found = ratios(&table, "{\"strict\": 2.0, \"unordered\": 1.0}");
+        assert_eq!(found, [("strict".to_owned(), 100.0), ("unordered".to_owned(), 50.0)]);
+        assert_eq!(ratios("", "{}"), []);
+    }
 }

@@ -53,6 +53,8 @@ pub(crate) struct Seen {
     /// The sentence or line.
     pub(crate) segment: usize,
     pub(crate) slot: Option<usize>,
+    /// The same for equal values.
+    pub(crate) same: u64,
     pub(crate) found: Found,
 }
 
@@ -62,6 +64,8 @@ pub(crate) struct Evidence {
     pub(crate) records: Vec<Record>,
     pub(crate) slots: Vec<Slot>,
     pub(crate) seen: Vec<Seen>,
+    /// What users said, by `Seen::same`.
+    pub(crate) users: HashSet<u64>,
     /// (word, piece, index in the piece's words), sorted.
     words: Vec<(u64, u32, u32)>,
     /// (stem, record) and (stem, segment), sorted.
@@ -119,7 +123,11 @@ impl Evidence {
             let record = self.record_at(first, found.range.start);
             let slot = self.slot_at(first_slot, found.range.start);
             let segment = self.segment_at(first_segment, found.range.start);
-            self.seen.push(Seen { piece, record, segment, slot, found });
+            let same = hash_of(&format!("{:?}", found.value));
+            if source == Source::User {
+                self.users.insert(same);
+            }
+            self.seen.push(Seen { piece, record, segment, slot, same, found });
         }
         self.pieces.push(Piece {
             act,

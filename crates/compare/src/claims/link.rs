@@ -59,7 +59,9 @@ pub(crate) struct Judge<'r> {
     pub(crate) text: &'r str,
     pub(crate) answer: &'r Answer,
     /// For each claim, the records and lines that say its value.
-    homes: Vec<Vec<(usize, usize)>>,
+    pub(super) homes: Vec<Vec<(usize, usize)>>,
+    /// And the slots.
+    pub(super) keys: Vec<Vec<usize>>,
 }
 
 impl<'r> Judge<'r> {
@@ -75,8 +77,14 @@ impl<'r> Judge<'r> {
             let said = evidence.seen[..before].iter().filter(|s| value.said_by(&s.found.value));
             said.take(400).map(|s| (s.record, s.segment)).collect()
         };
+        let slots = |value: &Value| {
+            let said = evidence.seen[..before].iter().filter(|s| value.said_by(&s.found.value));
+            said.take(400).filter_map(|s| s.slot).collect()
+        };
         let homes = answer.claims.iter().map(|raw| raw.value.as_ref().map(of).unwrap_or_default()).collect();
-        Self { run, evidence, act, text, answer, homes }
+        let keys =
+            answer.claims.iter().map(|raw| raw.value.as_ref().map(slots).unwrap_or_default()).collect();
+        Self { run, evidence, act, text, answer, homes, keys }
     }
 
     pub(crate) fn claim(&self, raw: &Raw) -> Claim {
@@ -127,6 +135,11 @@ impl<'r> Judge<'r> {
         {
             return (ClaimStatus::Contradicted, Why::OtherValue { field: None, found }, Vec::new());
         }
+        if statement.manner != Manner::NotAsserted
+            && let Some((field, found)) = self.outranked(raw, statement, &about)
+        {
+            return (ClaimStatus::Unsupported, Why::Likelier { field, found }, Vec::new());
+        }
         let users = hits.iter().all(|h| self.source(h) == Source::User);
         let quoted: Vec<Quoted> = hits.iter().take(3).map(|h| self.quote(h.piece, h.range.clone())).collect();
         let verbatim = quoted.iter().any(|q| q.text.eq_ignore_ascii_case(&self.text[raw.range.clone()]));
@@ -135,6 +148,30 @@ impl<'r> Judge<'r> {
             (false, true) => (ClaimStatus::Supported, Why::Verbatim, quoted),
             (false, false) => (ClaimStatus::Supported, Why::SameValue, quoted),
         }
+    }
+
+    /// The rules that speak against a claim, all of them.
+    pub(super) fn against(&self, raw: &Raw, statement: &Statement) -> Vec<&'static str> {
+        let mut hits = self.hits(raw);
+        if raw.kind == ClaimKind::Status || hits.is_empty() {
+            let flagged = self.judge(raw, statement).0.flagged();
+            return if flagged { vec!["nowhere"] } else { Vec::new() };
+        }
+        let about = self.about(raw, statement);
+        hits.sort_by(|a, b| about.of(b.record).total_cmp(&about.of(a.record)));
+        let rules = [
+            ("other-value", self.other_value(raw, statement, &hits, &about).is_some()),
+            ("apart", self.apart(raw).is_some()),
+            ("not-the-most", self.not_the_most(raw, statement, &hits, &about).is_some()),
+            ("same-words", self.among_the_same_words(raw).is_some()),
+            ("address", self.not_its_address(raw).is_some()),
+            ("done-with", self.not_done_with(raw).is_some()),
+            ("company", self.other_company(raw, statement).is_some()),
+        ];
+        if statement.manner == Manner::NotAsserted {
+            return Vec::new();
+        }
+        rules.into_iter().filter(|(_, found)| *found).map(|(name, _)| name).collect()
     }
 
     fn source(&self, hit: &Hit) -> Source {
@@ -279,10 +316,20 @@ impl<'r> Judge<'r> {
             return self.unknown_name(raw, statement);
         }
         let about = self.about(raw, statement);
-        match self.instead(raw, statement, &about) {
+        let instead = if self.counts_things(raw) { None } else { self.instead(raw, statement, &about) };
+        match instead {
             Some((field, found)) => (ClaimStatus::Contradicted, Why::OtherValue { field, found }, Vec::new()),
             None => (ClaimStatus::Unsupported, Why::Nowhere, Vec::new()),
         }
+    }
+
+    /// `three transfers`, `2 files`: how many there are is no value of any of them.
+    fn counts_things(&self, raw: &Raw) -> bool {
+        let Some(Value::Amount(amount)) = &raw.value else { return false };
+        let after = self.text[raw.range.end..].trim_start_matches('*');
+        let spelled = self.text[raw.range.clone()].starts_with(char::is_alphabetic);
+        let noun = after.strip_prefix(' ').is_some_and(|rest| rest.starts_with(char::is_alphabetic));
+        amount.unit.is_none() && amount.value.fract() == 0.0 && amount.value < 100.0 && (spelled || noun)
     }
 
     /// A name or quote that does not stand anywhere as said.

@@ -12,6 +12,7 @@ mod extract;
 mod extreme;
 mod link;
 pub(crate) mod moment;
+mod rank;
 mod report;
 mod rival;
 pub(crate) mod scan;
@@ -22,6 +23,7 @@ pub(crate) mod words;
 
 pub use amount::{Amount, Unit};
 pub use moment::{Date, Time};
+pub use rank::{Candidate, FITS, Fit};
 pub use report::{Claim, ClaimKind, ClaimReport, ClaimStatus, Operation, Quoted, Totals, Why};
 pub use scan::Value;
 
@@ -44,6 +46,33 @@ pub fn check(run: &Run) -> ClaimReport {
     }
     report.count();
     report
+}
+
+/// A claim beside the other candidates for its place: what the weights are fitted on.
+pub struct Weighed {
+    pub bytes: (usize, usize),
+    pub candidates: Vec<Candidate>,
+    /// The rules that speak against it.
+    pub against: Vec<&'static str>,
+}
+
+/// How each claim of a run's answers that has a value looks.
+pub fn weigh(run: &Run) -> Vec<Weighed> {
+    let evidence = Evidence::of(run);
+    let mut found = Vec::new();
+    for act in answers(run) {
+        let text = &run.acts[act].text;
+        let answer = extract::extract(text);
+        let judge = link::Judge::new(run, &evidence, act, text, &answer);
+        for raw in &answer.claims {
+            let statement = &answer.statements[raw.statement];
+            let about = judge.about(raw, statement);
+            let candidates = judge.candidates(raw, statement, &about);
+            let (bytes, against) = ((raw.range.start, raw.range.end), judge.against(raw, statement));
+            found.push(Weighed { bytes, candidates, against });
+        }
+    }
+    found
 }
 
 /// The acts that answer: the last words of each turn.

@@ -100,6 +100,12 @@ pub enum Why {
         field: Option<String>,
         found: Quoted,
     },
+    /// It was read, but by all that stands around it this one belongs there: a likelihood, and no proof.
+    Likelier {
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        field: Option<String>,
+        found: Quoted,
+    },
     /// The date falls on another weekday.
     OtherWeekday { date: String, weekday: String },
     /// The call that would have done it failed, was refused or never ran.
@@ -178,7 +184,7 @@ impl Claim {
             (false, hedged) => (Outcome::Review, if hedged { 0.2 } else { 0.4 }),
         };
         let mut places = vec![Place::new(self.act).bytes(self.bytes.0, self.bytes.1)];
-        if let Why::OtherValue { found, .. } = &self.why {
+        if let Why::OtherValue { found, .. } | Why::Likelier { found, .. } = &self.why {
             places.push(found.place.clone());
         }
         let code = if contradicted { "claim-contradicted" } else { "claim-unsupported" };
@@ -197,6 +203,13 @@ impl Claim {
             }
             Why::OtherValue { field: None, found } => {
                 format!("{said}, but the passage it is about says `{}` (act {})", found.text, found.place.act)
+            }
+            Why::Likelier { field, found } => {
+                let field = field.as_ref().map(|field| format!(" (`{field}`)")).unwrap_or_default();
+                format!(
+                    "{said}, where `{}`{field} of act {} fits better: look which of the two was meant",
+                    found.text, found.place.act
+                )
             }
             Why::OtherWeekday { date, weekday } => format!("{said}, but {date} is a {weekday}"),
             Why::NotDone { act, name } => format!("{said}, but `{name}` (act {act}) did not succeed"),

@@ -25,7 +25,7 @@ const OTHER_KEY_AHEAD: f32 = 1.15;
 /// What standing under the key that the statement names adds.
 const NAMED: f32 = 0.4;
 /// A statement that says less than this is about nothing in particular.
-const LEAST: f32 = 2.0;
+pub(super) const LEAST: f32 = 2.0;
 /// Below this no record is what the statement is about.
 const ENOUGH: f32 = 0.35;
 
@@ -163,7 +163,7 @@ impl Judge<'_> {
     }
 
     /// The key that a label, or a side of a range, asks for, as stems.
-    fn wanted(&self, raw: &Raw, statement: &Statement) -> Vec<u64> {
+    pub(super) fn wanted(&self, raw: &Raw, statement: &Statement) -> Vec<u64> {
         let label = statement.label.as_ref().filter(|l| l.end <= raw.range.start || l.start >= raw.range.end);
         if matches!(raw.value, Some(Value::Email(_)))
             && let Some(key) = self.part_of_mail(raw)
@@ -188,7 +188,7 @@ impl Judge<'_> {
     }
 
     /// Only what was read or done can contradict; the user's wish and what a call merely asked for cannot.
-    fn counts(&self, record: usize) -> bool {
+    pub(super) fn counts(&self, record: usize) -> bool {
         let piece = &self.evidence.pieces[self.evidence.records[record].piece];
         piece.act < self.act && (piece.source == Source::Read || piece.done)
     }
@@ -313,7 +313,7 @@ impl Judge<'_> {
 }
 
 /// Whether a key answers to a label: `start time` to `Start`, `size` to `File size`. Both as stems.
-fn key_fits(key: &[u64], label: &[u64]) -> bool {
+pub(super) fn key_fits(key: &[u64], label: &[u64]) -> bool {
     let within = |a: &[u64], b: &[u64]| a.iter().all(|stem| b.contains(stem));
     !key.is_empty() && !label.is_empty() && (within(key, label) || within(label, key))
 }

@@ -12,7 +12,7 @@ impl Claim {
             (Some(mine), Some(theirs)) => mine.said_by(theirs) || theirs.said_by(mine),
             _ => self.text.eq_ignore_ascii_case(&other.text),
         });
-        let Why::OtherValue { found, .. } = &self.why else { return too };
+        let (Why::OtherValue { found, .. } | Why::Likelier { found, .. }) = &self.why else { return too };
         let instead = scan(&found.text).into_iter().next().map(|f| f.value);
         too && !said(&|other| match (&instead, &other.value) {
             (Some(right), Some(theirs)) => theirs.said_by(right),
