@@ -49,16 +49,49 @@ pub(crate) fn machines(home: &Path) -> VmBackend {
 /// The backend for a spec, or why there is none. Machines are taken of themselves where the processor runs them; one
 /// that a program has to emulate only where it is asked for, or nothing else is enough.
 pub(crate) fn choose(home: &Home, spec: &SessionSpec) -> Result<Box<dyn Backend>, EngineError> {
-    let demanded = spec.floor.is_some_and(|floor| !Tier::Process.meets(floor));
-    let tier = match spec.isolation {
-        Isolation::Auto if demanded || machines(home.path()).is_quick() => Tier::Microvm,
-        Isolation::Auto => Tier::Process,
-        Isolation::Tier(tier) => tier,
-    };
+    if spec.image.is_some() {
+        let demanded = spec.floor.is_some_and(|floor| !Tier::Process.meets(floor));
+        return match spec.isolation {
+            Isolation::Auto | Isolation::Tier(Tier::Process) if !demanded => {
+                backend(home.path(), Tier::Process, &[])
+            }
+            _ => Err(EngineError::ImageTier),
+        };
+    }
+    let tier = pick(spec, || machines(home.path()).is_quick());
     let backend = backend(home.path(), tier, &[])?;
     match spec.floor {
         Some(floor) if !tier.meets(floor) => Err(EngineError::Floor { floor, have: tier }),
         _ => Ok(backend),
+    }
+}
+
+/// By what is asked for, what is demanded, the class of code, and what works here at its normal speed.
+fn pick(spec: &SessionSpec, is_quick: impl FnOnce() -> bool) -> Tier {
+    let demanded = spec.floor.is_some_and(|floor| !Tier::Process.meets(floor));
+    match spec.isolation {
+        Isolation::Auto if demanded => Tier::Microvm,
+        Isolation::Auto if Class::of(spec) == Class::Code && is_quick() => Tier::Microvm,
+        Isolation::Auto => Tier::Process,
+        Isolation::Tier(tier) => tier,
+    }
+}
+
+/// What kind of code a session is for, as far as that decides how it is kept apart.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Class {
+    /// Anything at all, or what a browser makes of the world: a kernel of its own, where there is one to be had.
+    Code,
+    /// One tool of a registry, whose programs, paths and hosts are written down.
+    Tool,
+}
+
+impl Class {
+    fn of(spec: &SessionSpec) -> Self {
+        match spec.tool.is_some() && !spec.browser {
+            true => Self::Tool,
+            false => Self::Code,
+        }
     }
 }
 
@@ -106,6 +139,24 @@ fn follows(control: &str) -> &'static [&'static str] {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_tier_is_chosen_by_what_works_by_class_and_by_floor() {
+        let check = |isolation, floor, tool: Option<&str>, browser, quick: bool, expected| {
+            let tool = tool.map(str::to_owned);
+            let spec = SessionSpec { isolation, floor, tool, browser, ..Default::default() };
+            assert_eq!(pick(&spec, || quick), expected, "{spec:?} {quick}");
+        };
+        let (auto, floor) = (Isolation::Auto, Some(Tier::Microvm));
+        check(auto, None, None, false, true, Tier::Microvm);
+        check(auto, None, None, false, false, Tier::Process);
+        check(auto, None, None, true, true, Tier::Microvm);
+        check(auto, None, Some("fetch"), false, true, Tier::Process);
+        check(auto, None, Some("fetch"), true, true, Tier::Microvm);
+        check(auto, floor, Some("fetch"), false, false, Tier::Microvm);
+        check(auto, Some(Tier::Process), None, false, false, Tier::Process);
+        check(Isolation::Tier(Tier::Process), floor, None, false, true, Tier::Process);
+    }
 
     #[test]
     fn a_floor_that_is_not_met_is_refused() {

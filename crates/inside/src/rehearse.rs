@@ -68,6 +68,7 @@ fn spec(number: usize, home: &Path, profile: Profile, network: Network) -> Sandb
         tracing: false,
         syscalls: Default::default(),
         programs: None,
+        root: None,
         ahead: false,
         pausable: true,
         network,

@@ -165,7 +165,23 @@ fn refusal(error: RuntimeError) -> Tell {
 }
 
 impl Inside {
+    /// Waits for the host. A guest that ends by itself takes the machine along: nobody would answer for it.
+    fn wait(&self) -> io::Result<()> {
+        let guest = self.made.as_ref().and_then(|here| here.sandbox.ended());
+        loop {
+            let mut set = vec![PollFd::new(&self.house, PollFlags::IN)];
+            set.extend(guest.map(|guest| PollFd::from_borrowed_fd(guest, PollFlags::IN)));
+            match poll(&mut set, None) {
+                Ok(_) if set.first().is_some_and(|house| !house.revents().is_empty()) => return Ok(()),
+                Ok(_) => return Err(io::Error::other("the guest has ended")),
+                Err(rustix::io::Errno::INTR) => {}
+                Err(errno) => return Err(errno.into()),
+            }
+        }
+    }
+
     fn hear(&mut self) -> io::Result<bool> {
+        self.wait()?;
         let asked = match receive(&mut self.house, FROM_HOST) {
             Ok(Frame::Message(asked)) => asked,
             Ok(Frame::Piece(_) | Frame::Entry(_)) => return Err(io::ErrorKind::InvalidData.into()),
@@ -399,6 +415,7 @@ fn spec(make: Make, files: Vec<ShownFile>) -> Result<SandboxSpec, RuntimeError> 
         tracing: make.tracing,
         syscalls: make.syscalls,
         programs: make.programs.map(|programs| paths(&programs)),
+        root: None,
         ahead: false,
         // Its guest may be followed by others, over other layers.
         pausable: true,

@@ -44,10 +44,20 @@ fn boot_id() -> String {
     fs::read_to_string("/proc/sys/kernel/random/boot_id").map(|id| id.trim().to_owned()).unwrap_or_default()
 }
 
+fn written(dir: &Path) -> Option<Answer> {
+    serde_json::from_slice(&fs::read(dir.join("kvm.json")).ok()?).ok()
+}
+
 /// What was found before, in this run of the host, with this QEMU.
-pub(crate) fn known(dir: &Path, qemu: &Qemu) -> Option<Answer> {
-    let answer: Answer = serde_json::from_slice(&fs::read(dir.join("kvm.json")).ok()?).ok()?;
-    (answer.boot == boot_id() && answer.qemu == *qemu).then_some(answer)
+fn known(dir: &Path, qemu: &Qemu) -> Option<Answer> {
+    written(dir).filter(|answer| answer.boot == boot_id() && answer.qemu == *qemu)
+}
+
+/// Whether it was tried before, in this run of the host and with the QEMU that is here, and found to work. Every start
+/// asks this: where the answer is no, QEMU is not even looked for.
+pub(crate) fn is_known_to_work(dir: &Path, find: impl FnOnce() -> Option<Qemu>) -> bool {
+    let answer = written(dir).filter(|answer| answer.works && answer.boot == boot_id());
+    answer.is_some_and(|answer| find().is_some_and(|qemu| answer.qemu == qemu))
 }
 
 /// Which one to use, and why.
@@ -139,6 +149,28 @@ fn attempt(
 mod tests {
     use super::*;
     use std::os::unix::fs::PermissionsExt;
+
+    #[test]
+    fn who_asks_at_every_start_does_not_pay_for_a_no() {
+        let dir = tempfile::tempdir().unwrap();
+        let here = Qemu::of_version("9.0.0");
+        let never = || -> Option<Qemu> { panic!("QEMU was looked for") };
+        assert!(!is_known_to_work(dir.path(), never));
+        let answer = |works, boot: &str| {
+            let answer = Answer { boot: boot.into(), qemu: here.clone(), works, why: String::new() };
+            fs::write(dir.path().join("kvm.json"), serde_json::to_vec(&answer).unwrap()).unwrap();
+        };
+        answer(false, &boot_id());
+        assert!(!is_known_to_work(dir.path(), never));
+        answer(true, "another run of the host");
+        assert!(!is_known_to_work(dir.path(), never));
+        answer(true, &boot_id());
+        assert!(is_known_to_work(dir.path(), || Some(here.clone())));
+        assert!(
+            !is_known_to_work(dir.path(), || Some(Qemu::of_version("9.1.0")))
+                && !is_known_to_work(dir.path(), || None)
+        );
+    }
 
     /// A program that does as it is told instead of the guest.
     fn program(dir: &Path, script: &str) -> PathBuf {

@@ -1,7 +1,7 @@
 //! How a machine becomes a sandbox: its VMM is started as soon as anything is known, and it is given its session when
 //! all is.
 
-use crate::image::Kept;
+use crate::image::{self, Kept};
 use crate::listing;
 use crate::nbd::Disks;
 use crate::sandbox::{Stuff, VmSandbox};
@@ -10,6 +10,7 @@ use crate::snapshot::{self, Snapshot};
 use crate::template::{Copied, Parts, Template};
 use cofferdam_runtime::{Begun, Network, RuntimeError, Sandbox, SandboxSpec};
 use cofferdam_runtime_process::{Look, look};
+use std::path::Path;
 
 /// A machine whose VMM was started, and that is nobody's yet.
 pub(crate) struct Beginning {
@@ -60,7 +61,11 @@ impl Begun for Beginning {
         let look = look(&spec)?;
         // The lists are made while the machine comes to itself.
         let listed = || match of {
-            None => Ok(Some((session::disk(&spec, &look)?, listing::programs(&parts.dir, &look)?))),
+            None => {
+                let programs = listing::programs(&parts.dir, &look)?;
+                image::check(&programs.0).map_err(|error| damaged(&programs.0, &error))?;
+                Ok(Some((session::disk(&spec, &look)?, programs)))
+            }
             Some(_) => Ok(None),
         };
         let (listed, restored) = std::thread::scope(|scope| {
@@ -86,4 +91,11 @@ impl Begun for Beginning {
         }
         Ok(Box::new(sandbox))
     }
+}
+
+/// What is damaged is made again by the next who needs it.
+fn damaged(path: &Path, error: &std::io::Error) -> RuntimeError {
+    let _ = std::fs::remove_file(path);
+    let what = format!("what is kept of the programs at {} is damaged: {error}", path.display());
+    crate::kernel::refused(what, "it was removed: run this again")
 }

@@ -15,23 +15,39 @@ const REST: Duration = Duration::from_secs(20);
 #[derive(Debug)]
 pub(crate) struct House {
     pub(crate) stream: UnixStream,
+    /// Why an answer did not come, or was none: whatever comes next may be another question's.
+    lost: Option<io::ErrorKind>,
 }
 
 impl House {
     pub(crate) fn new(stream: UnixStream) -> io::Result<Self> {
         stream.set_read_timeout(Some(REST))?;
         stream.set_write_timeout(Some(REST))?;
-        Ok(Self { stream })
+        Ok(Self { stream, lost: None })
     }
 
     /// Asks, and waits for the answer. `ended` tells that none will come.
     pub(crate) fn ask(&mut self, ask: &Ask, patience: Duration, ended: BorrowedFd<'_>) -> io::Result<Tell> {
-        send(&mut self.stream, ask)?;
+        self.say(ask)?;
         self.told(patience, ended)
+    }
+
+    /// Asks, to be told later.
+    pub(crate) fn say(&mut self, ask: &Ask) -> io::Result<()> {
+        if let Some(kind) = self.lost {
+            return Err(io::Error::new(kind, "an answer before this one did not come, or was none"));
+        }
+        send(&mut self.stream, ask)
     }
 
     /// Waits for more of an answer.
     pub(crate) fn told(&mut self, patience: Duration, ended: BorrowedFd<'_>) -> io::Result<Tell> {
+        let told = self.hear(patience, ended);
+        self.lost = self.lost.or(told.as_ref().err().map(io::Error::kind));
+        told
+    }
+
+    fn hear(&mut self, patience: Duration, ended: BorrowedFd<'_>) -> io::Result<Tell> {
         match readable(&[self.stream.as_fd(), ended], Instant::now() + patience)? {
             Some(0) => match receive(&mut self.stream, FROM_INSIDE)? {
                 Frame::Message(told) => Ok(told),
@@ -55,7 +71,7 @@ impl House {
         ended: BorrowedFd<'_>,
     ) -> io::Result<Tell> {
         let until = Instant::now() + patience;
-        send(&mut self.stream, ask)?;
+        self.say(ask)?;
         let mut search = mark.search();
         loop {
             match readable(&[channel.as_fd(), self.stream.as_fd(), ended], until)? {

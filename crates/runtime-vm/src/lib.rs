@@ -98,8 +98,8 @@ impl VmBackend {
 impl VmBackend {
     /// Whether machines run at their normal speed here: tried before, in this boot of the host, and found so.
     pub fn is_quick(&self) -> bool {
-        let qemu = qemu::Qemu::find(env, &self.dir.join("qemu.json")).ok();
-        qemu.and_then(|qemu| accelerator::known(&self.dir, &qemu)).is_some_and(|answer| answer.works)
+        let find = || qemu::Qemu::find(env, &self.dir.join("qemu.json")).ok();
+        accelerator::is_known_to_work(&self.dir, find)
             && env(accelerator::WANTED).is_none_or(|wanted| wanted.as_os_str() != "tcg")
     }
 }

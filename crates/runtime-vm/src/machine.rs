@@ -31,6 +31,7 @@ const MEETING: &str = "/vm/meeting";
 pub(crate) const KERNEL: &str = "/vm/kernel";
 /// What is kept of what the VMM and the machine's console say.
 const TAIL: usize = 16 << 10;
+const LINES: usize = 6;
 /// Until the program in the sandbox has called.
 const CALL: Duration = Duration::from_secs(30);
 
@@ -67,19 +68,23 @@ pub(crate) struct Start<'a> {
 pub(crate) struct Tail(Arc<Mutex<VecDeque<u8>>>);
 
 impl Tail {
-    fn add(&self, bytes: &[u8]) {
+    pub(crate) fn add(&self, bytes: &[u8]) {
         let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         kept.extend(bytes);
         let over = kept.len().saturating_sub(TAIL);
         kept.drain(..over);
     }
 
-    /// Its last lines, fit for a message.
+    /// Its last lines, fit for a message; of a kernel that panics, the reason and not the trace after it.
     pub(crate) fn said(&self) -> String {
         let kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let text = String::from_utf8_lossy(&kept.iter().copied().collect::<Vec<u8>>()).into_owned();
         let lines: Vec<&str> = text.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
-        let last = lines.iter().rev().take(6).rev().copied().collect::<Vec<_>>().join(" | ");
+        // What came just before it may be why.
+        let panic =
+            lines.iter().rposition(|line| line.contains("Kernel panic")).map(|at| at.saturating_sub(4));
+        let from = panic.unwrap_or(lines.len().saturating_sub(LINES));
+        let last = lines.iter().skip(from).take(LINES).copied().collect::<Vec<_>>().join(" | ");
         last.chars().filter(|c| !c.is_control()).take(1200).collect()
     }
 }
@@ -323,6 +328,7 @@ fn around(start: &Start<'_>) -> SandboxSpec {
         tracing: false,
         syscalls: Default::default(),
         programs: None,
+        root: None,
         ahead: false,
         pausable: spec.pausable,
         network: if start.doors { Network::Doors } else { Network::None },

@@ -172,7 +172,13 @@ fn version(path: &Path) -> Result<String, RuntimeError> {
     let text = String::from_utf8_lossy(&said.stdout).into_owned();
     let first = text.lines().next().unwrap_or_default();
     let version = first.strip_prefix("QEMU emulator version ").map(str::trim);
-    version.map(str::to_owned).ok_or_else(|| failed(format!("it says `{first}`")))
+    let version = version.ok_or_else(|| failed(format!("it says `{first}`")))?;
+    let said = Command::new(path).args(["-machine", "help"]).output();
+    let machines = said.map_err(|error| failed(error.to_string()))?.stdout;
+    match String::from_utf8_lossy(&machines).lines().any(|line| line.starts_with("microvm ")) {
+        true => Ok(version.to_owned()),
+        false => Err(failed("it has no machine `microvm`, so it is built for another processor".into())),
+    }
 }
 
 /// What the kernel is told. Most of it saves time; without what is said of clocks a kernel on a busy host may wait

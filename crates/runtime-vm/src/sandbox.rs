@@ -8,11 +8,11 @@ use crate::nbd::Disks;
 use crate::notes;
 use crate::qmp::Qmp;
 use crate::report;
-use crate::snapshot::{self, Snapshot, Taken};
+use crate::snapshot::{self, Snapshot, Taken, Unquiet};
 use crate::template::{Parts, Template};
 use cofferdam_guest::wire::{Attach, Kind, put};
 use cofferdam_inside::Mark;
-use cofferdam_inside::wire::{Ask, Made, Make, PIECE, Tell, send, send_piece};
+use cofferdam_inside::wire::{Ask, Made, Make, PIECE, Tell, send_piece};
 use cofferdam_model::{
     Counters, EnforcementReport, FileChange, FileDifference, Limits, Provenance, RawPath, SkippedChange,
 };
@@ -25,6 +25,7 @@ use cofferdam_runtime_process::{Look, layer_of};
 use serde_json::json;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -118,7 +119,7 @@ impl VmSandbox {
     fn ask_with(&self, ask: &Ask, files: &[ShownFile]) -> Result<Tell, RuntimeError> {
         let asked = || -> io::Result<Tell> {
             let mut house = self.house();
-            send(&mut house.stream, ask)?;
+            house.say(ask)?;
             for file in files {
                 file.content.chunks(PIECE).try_for_each(|piece| send_piece(&mut house.stream, piece))?;
             }
@@ -133,6 +134,8 @@ impl VmSandbox {
             io::ErrorKind::InvalidData => ("broke the protocol", format!(" ({error})")),
             _ => ("has ended", String::new()),
         };
+        // Nobody speaks to it any more, by which its session ends.
+        let _ = self.machine.channel.shutdown(std::net::Shutdown::Both);
         let tail = self.machine.tail.said();
         RuntimeError::Step {
             step: "machine",
@@ -299,7 +302,10 @@ impl Sandbox for VmSandbox {
     fn listen(&mut self, witness: Arc<dyn Witness>) -> Result<(), RuntimeError> {
         if self.witness.is_none() {
             let notes = self.machine.notes.try_clone().map_err(io("hear of system calls"))?;
-            notes::listen(notes, witness.clone()).map_err(io("hear of system calls"))?;
+            let clone = |stream: &UnixStream| stream.try_clone().map_err(io("hear of system calls"));
+            let others = [clone(&self.machine.channel)?, clone(&self.machine.house)?];
+            notes::listen(notes, others, self.machine.tail.clone(), witness.clone())
+                .map_err(io("hear of system calls"))?;
             self.witness = Some(witness);
         }
         Ok(())
@@ -436,7 +442,10 @@ impl Sandbox for VmSandbox {
     /// All of the machine, with what runs in it, as the layer `upper`.
     fn freeze(&mut self, to: &Path) -> Result<Provenance, RuntimeError> {
         let Some(made) = &self.made else { return Err(self.lost(&io::ErrorKind::InvalidData.into())) };
-        snapshot::quiet(&self.machine, &mut self.house())?;
+        snapshot::quiet(&self.machine, &mut self.house()).map_err(|error| match error {
+            Unquiet::Busy(refused) => refused,
+            Unquiet::Lost(error) => self.lost(&error),
+        })?;
         let taken = Taken {
             parts: &self.parts,
             spec: &self.spec,

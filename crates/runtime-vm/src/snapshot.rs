@@ -6,7 +6,7 @@
 
 use crate::house::House;
 use crate::identity;
-use crate::image::Kept;
+use crate::image::{self, Kept};
 use crate::kernel::refused;
 use crate::machine::{Machine, Start};
 use crate::memory;
@@ -104,7 +104,7 @@ impl Taken<'_> {
         moved.and_then(|mut other| take_over(monitor, &mut other, &state)).map_err(failed)?;
         drop(taker);
         let _ = fs::remove_dir_all(dir.join("run"));
-        let memory =
+        let kept =
             memory::keep(&ram, &dir.join("ram"), size.memory).map_err(io("keep the machine's memory"))?;
         drop(ram);
         for (name, disk) in [(SESSION, &self.disks.session), (PROGRAMS, &self.disks.programs)] {
@@ -115,9 +115,10 @@ impl Taken<'_> {
         let manifest = Manifest {
             state: cofferdam_seal::digest(&bytes).to_string(),
             memory: crate::stamp(&dir.join("ram")).unwrap_or_default(),
+            sum: kept.sum,
             ..self.manifest.clone()
         };
-        let snapshot = Snapshot { manifest, memory, made: self.made.clone(), depth: self.depth };
+        let snapshot = Snapshot { manifest, memory: kept.digest, made: self.made.clone(), depth: self.depth };
         let text = serde_json::to_vec_pretty(&snapshot)
             .map_err(|error| io("keep the machine's description")(error.into()))?;
         fs::write(dir.join(NAME), text).map_err(io("keep the machine's description"))
@@ -167,7 +168,7 @@ pub(crate) fn open(dir: &Path, parts: &Parts) -> Result<(Template, Snapshot), Ru
     let qemu = &parts.qemu;
     let damaged = |what: &str| {
         let what = format!("the snapshot at {} is damaged: {what}", dir.display());
-        refused(what, "remove it with `cofferdam snapshot rm`, and take another")
+        refused(what, "remove it with `cofferdam session snapshots --rm`, and take another")
     };
     let text = fs::read(dir.join(NAME)).map_err(|_| damaged("its description cannot be read"))?;
     let snapshot: Snapshot = serde_json::from_slice(&text).map_err(|_| damaged("its description is none"))?;
@@ -197,6 +198,10 @@ pub(crate) fn open(dir: &Path, parts: &Parts) -> Result<(Template, Snapshot), Ru
         whole.retain(|(path, _)| path.is_file() && *path != ram);
         whole.push(known);
     }
+    for list in [SESSION, PROGRAMS] {
+        image::check(&dir.join(list))
+            .map_err(|error| damaged(&format!("its list of the {list}: {error}")))?;
+    }
     let manifest = snapshot.manifest.clone();
     Ok((Template { dir: dir.to_owned(), manifest, system: dir.join("system") }, snapshot))
 }
@@ -209,19 +214,26 @@ pub(crate) fn put(dir: &Path, disks: &Disks) -> Result<(), RuntimeError> {
     Ok(())
 }
 
+/// Why a machine cannot be kept now.
+pub(crate) enum Unquiet {
+    Busy(RuntimeError),
+    Lost(io::Error),
+}
+
 /// Waits until nothing is on its way to the guest, so that no copy begins in the middle of a word.
-pub(crate) fn quiet(machine: &Machine, house: &mut House) -> Result<(), RuntimeError> {
+pub(crate) fn quiet(machine: &Machine, house: &mut House) -> Result<(), Unquiet> {
     let until = Instant::now() + Duration::from_secs(5);
-    let busy = || refused("the guest does not read what is sent to it", "try again");
     while cofferdam_sys::machine::unread(machine.channel.as_fd()).unwrap_or(0) > 0 {
         if Instant::now() > until {
-            return Err(busy());
+            let what = "the guest does not read what is sent to it";
+            return Err(Unquiet::Busy(refused(what, "try again")));
         }
         std::thread::sleep(Duration::from_millis(1));
     }
-    match house.ask(&Ask::Quiet, Duration::from_secs(20), machine.ended()) {
+    match house.ask(&Ask::Quiet, PATIENCE, machine.ended()) {
         Ok(Tell::Done) => Ok(()),
-        Ok(Tell::Refused { what, fix }) => Err(refused(what, fix)),
-        _ => Err(busy()),
+        Ok(Tell::Refused { what, fix }) => Err(Unquiet::Busy(refused(what, fix))),
+        Ok(_) => Err(Unquiet::Lost(io::ErrorKind::InvalidData.into())),
+        Err(error) => Err(Unquiet::Lost(error)),
     }
 }

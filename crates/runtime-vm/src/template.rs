@@ -56,9 +56,11 @@ pub(crate) struct Manifest {
     pub(crate) image: String,
     pub(crate) command_line: String,
     pub(crate) system: String,
-    /// Of the state, which is small; the memory is known by its length and time.
+    /// Of the state, which is small; the memory is known by its length and time at first.
     pub(crate) state: String,
     pub(crate) memory: (u64, i64, i64),
+    /// Of the memory, by which decay is seen.
+    pub(crate) sum: u32,
     pub(crate) boot_ms: u64,
 }
 
@@ -167,11 +169,17 @@ impl Parts {
         let _ = fs::remove_dir_all(&making);
         make_dir(&making)?;
         self.kernel.unpack(&making.join("vmlinux"), &making.join("initrd"))?;
+        fs::write(making.join("sums"), sums(&making)?).map_err(io("keep the kernel"))?;
         place(&making, &dir)?;
         Ok(dir)
     }
 
     fn make(&self, making: &Making<'_>, dir: &Path) -> Result<Template, RuntimeError> {
+        if fs::read_to_string(making.kernel.join("sums")).ok() != Some(sums(making.kernel)?) {
+            let _ = fs::remove_dir_all(making.kernel);
+            let what = format!("the unpacked kernel at {} is damaged", making.kernel.display());
+            return Err(refused(what, "it was removed: run this again, which unpacks it anew"));
+        }
         let place_of = self.dir.join(format!("templates/making-{}", std::process::id()));
         let mut last = None;
         for _ in 0..2 {
@@ -189,7 +197,12 @@ impl Parts {
             }
         }
         let _ = fs::remove_dir_all(&place_of);
-        Err(last.unwrap_or_else(|| refused("no machine was booted", "report this")))
+        Err(match last {
+            Some(RuntimeError::Step { step, what, fix }) => {
+                RuntimeError::Step { step, what: format!("{what} (tried twice)"), fix }
+            }
+            other => other.unwrap_or_else(|| refused("no machine was booted", "report this")),
+        })
     }
 
     fn boot(&self, making: &Making<'_>, dir: &Path) -> Result<(), RuntimeError> {
@@ -214,7 +227,8 @@ impl Parts {
         self.stop(&mut machine, dir)?;
         let _ = machine.end();
         drop(machine);
-        memory::keep(&memory, &dir.join("ram"), self.size.memory).map_err(io("keep the machine's memory"))?;
+        let kept = memory::keep(&memory, &dir.join("ram"), self.size.memory)
+            .map_err(io("keep the machine's memory"))?;
         let state = fs::read(dir.join("state")).map_err(io("keep the machine's state"))?;
         let manifest = Manifest {
             vmm: self.qemu.clone(),
@@ -226,6 +240,7 @@ impl Parts {
             system: making.digest.to_owned(),
             state: cofferdam_seal::digest(&state).to_string(),
             memory: stamp(&dir.join("ram")).unwrap_or_default(),
+            sum: kept.sum,
             boot_ms: began.elapsed().as_millis() as u64,
         };
         let text =
@@ -265,6 +280,13 @@ impl Parts {
         let over = found.len().saturating_sub(KEPT - 1);
         found.into_iter().take(over).for_each(|(_, path)| _ = fs::remove_dir_all(path));
     }
+}
+
+/// What an unpacked kernel is, and what it starts with.
+fn sums(dir: &Path) -> Result<String, RuntimeError> {
+    let sum = |name: &str| fs::read(dir.join(name)).map(|bytes| cofferdam_seal::digest(&bytes).to_string());
+    let both = sum("vmlinux").and_then(|kernel| Ok(format!("{kernel} {}", sum("initrd")?)));
+    both.map_err(io("read the unpacked kernel"))
 }
 
 pub(crate) fn ignore_shared() -> serde_json::Value {
@@ -363,7 +385,8 @@ impl Template {
 
     fn open(&self) -> Result<(File, Sharing), RuntimeError> {
         let state = File::open(self.dir.join("state")).map_err(io("open the template's state"))?;
-        let sharing = memory::share(&self.dir.join("ram"), self.manifest.size.memory);
+        let Manifest { size, sum, .. } = &self.manifest;
+        let sharing = memory::share(&self.dir.join("ram"), size.memory, *sum, &self.system);
         Ok((state, sharing.map_err(io("share the template's memory"))?))
     }
 
@@ -413,6 +436,21 @@ impl Template {
         self.go_on(machine, sharing, &state)
     }
 
+    /// Nothing begins with it any more. A template is made again by the next who needs one; of a snapshot there is
+    /// no other.
+    fn damaged(&self, error: &io::Error) -> RuntimeError {
+        let is_snapshot = crate::snapshot::is_there(&self.dir);
+        if !is_snapshot {
+            let _ = fs::remove_dir_all(&self.dir);
+            let _ = fs::remove_file(&self.system);
+        }
+        let (kind, fix) = match is_snapshot {
+            true => ("snapshot", "remove it with `cofferdam session snapshots --rm`, and take another"),
+            false => ("template", "it was removed: run this again, which boots another"),
+        };
+        refused(format!("the {kind} at {} is damaged: {error}", self.dir.display()), fix)
+    }
+
     fn go_on(&self, machine: &mut Machine, mut sharing: Sharing, state: &File) -> Result<Qmp, RuntimeError> {
         let restored = || -> io::Result<Qmp> {
             let mut monitor = Qmp::new(machine.monitor.try_clone()?, Duration::from_secs(60))?;
@@ -424,10 +462,13 @@ impl Template {
             monitor.ask("cont", json!({}))?;
             Ok(monitor)
         };
-        let monitor = { restored }().map_err(|error| RuntimeError::Step {
-            step: "restore",
-            what: format!("the machine could not be copied: {error}; {}", machine.tail.said()),
-            fix: format!("remove {} and try again", self.dir.display()),
+        let monitor = { restored }().map_err(|error| match error.kind() {
+            io::ErrorKind::InvalidData => self.damaged(&error),
+            _ => RuntimeError::Step {
+                step: "restore",
+                what: format!("the machine could not be copied: {error}; {}", machine.tail.said()),
+                fix: format!("remove {} and try again", self.dir.display()),
+            },
         })?;
         machine.shares = Some(sharing.memory);
         Ok(monitor)

@@ -17,9 +17,9 @@ pub(crate) fn run(home: Option<PathBuf>, args: &args::Escape, output: &Output) -
         list(&only, output)?;
         return Ok(0);
     }
-    let score = escape::score(&Options { tier: args.tier, only, without: args.without.clone() })?;
+    let score = escape::score(&Options { tiers: args.tier.clone(), only, without: args.without.clone() })?;
     // Kept for the evidence of a gate; a host without a place for it is scored all the same.
-    if args.check.is_empty() && args.without.is_empty() && args.tier.is_none() {
+    if args.check.is_empty() && args.without.is_empty() && args.tier.is_empty() {
         let kept = Engine::open(home).and_then(|engine| engine.keep_escape(&score));
         if let Err(error) = kept {
             output.remark(format!("the score is not kept: {error}"));

@@ -99,21 +99,34 @@ fn stays(site: &Site, tier: &str) {
         assert_eq!(hall.does(fork, "cat file; echo own >>file; echo $RANDOM >/tmp/own"), "one\ntwo\nthree\n");
     }
     assert_eq!(hall.does("s", "cat file"), "one\ntwo\nthree\n", "{tier}: forks are apart");
-    // A machine's own place is gone back to by beginning with its snapshot.
-    let left = match tier {
-        "process" => {
-            hall.asks(&["restore", "s", &format!("of-{tier}")]);
-            assert_eq!(hall.does("s", "cat file"), "one\ntwo\n");
-            "one\ntwo\nafter\n"
-        }
-        _ => "one\ntwo\nthree\nafter\n",
-    };
+    // A command in a fork of its own, which ends with it: in a machine, another one.
+    let before = hall.does("s", "cat /etc/machine-id; hostname");
+    let apart =
+        hall.call(&["exec", "--apart", "s", "--", "sh", "-c", "cat file; hostname; echo x >>file; exit 5"]);
+    let said = apart.exits(5).out();
+    assert!(said.starts_with("one\ntwo\nthree\n"), "{tier}: {said}");
+    assert_eq!(said.lines().last() != before.lines().last(), tier == "microvm", "{said} {before}");
+    assert_eq!(hall.does("s", "cat file"), "one\ntwo\nthree\n", "{tier}: nothing of it is kept");
+    let there: Value = serde_json::from_str(&hall.call(&["ls", "--json"]).exits(0).out()).unwrap();
+    assert_eq!(there.as_array().unwrap().len(), 3, "{tier}: {there}");
+    hall.asks(&["restore", "s", &format!("of-{tier}")]);
+    assert_eq!(hall.does("s", "cat file"), "one\ntwo\n", "{tier}");
+    if tier == "microvm" {
+        // It is another machine, and what runs in it is what ran when it was kept.
+        let after = hall.does("s", "cat /etc/machine-id; hostname");
+        assert!(before.lines().zip(after.lines()).all(|(before, after)| before != after), "{before} {after}");
+        hall.asks(&["restore", "s", &format!("of-{tier}")]);
+        assert_ne!(hall.does("s", "cat /etc/machine-id; hostname"), after, "nor is it that one, twice");
+    }
+    hall.asks(&["begin", "s"]);
+    hall.does("s", "echo never >>file");
+    hall.asks(&["rollback", "s"]);
     hall.does("s", "echo after >>file");
     for fork in forks {
         hall.asks(&["kill", fork, "--changes", "discard"]);
     }
     hall.asks(&["kill", "s", "--changes", "keep"]);
-    assert_eq!(site.read("file"), left, "{tier}");
+    assert_eq!(site.read("file"), "one\ntwo\nafter\n", "{tier}");
     site.call(&["trace", "verify", "latest"]).exits(0);
     hall.asks(&["snapshots", "--rm", &format!("of-{tier}")]);
     fs::remove_file(site.work().join("file")).unwrap();

@@ -15,7 +15,7 @@ use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 
 /// What was shown of one check.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub(super) struct Shown {
     /// Where the attempt succeeds.
     open: Vec<String>,
@@ -45,11 +45,11 @@ impl fmt::Display for Shown {
     }
 }
 
+/// What is shown outside and in weakened sandboxes of a tier; the same whichever tier was scored.
 pub(super) fn find(
     stage: &Stage,
     tier: Tier,
     checks: &[&'static Check],
-    found: &BTreeMap<String, Finding>,
 ) -> Result<BTreeMap<&'static str, Shown>, EngineError> {
     let mut shown: BTreeMap<&'static str, Shown> = BTreeMap::new();
     for some in checks.chunks(TOGETHER) {
@@ -57,19 +57,24 @@ pub(super) fn find(
             .iter()
             .map(|check| Ok((*check, start(stage, check)?)))
             .collect::<Result<_, EngineError>>()?;
-        for (check, attempt) in started {
-            let (place, finding) = match attempt {
-                Some(attempt) => (place(check.host), attempt.judge(stage, check)),
-                None => {
-                    let road = found.get(ROAD).cloned();
-                    (place(check.host), road.unwrap_or_else(|| Finding::blocked("was not made")))
-                }
-            };
-            shown.entry(check.id).or_default().add(place, &finding);
+        for (check, attempt) in started.into_iter().filter_map(|(check, started)| Some((check, started?))) {
+            shown.entry(check.id).or_default().add(place(check.host), &attempt.judge(stage, check));
         }
     }
     weakened(stage, tier, checks, &mut shown);
     Ok(shown)
+}
+
+/// What is shown by a request that is allowed, in the tier itself.
+pub(super) fn add_roads(
+    shown: &mut BTreeMap<&'static str, Shown>,
+    checks: &[&'static Check],
+    found: &BTreeMap<String, Finding>,
+) {
+    let road = found.get(ROAD).cloned().unwrap_or_else(|| Finding::blocked("was not made"));
+    for check in checks.iter().filter(|check| check.host == Host::Road) {
+        shown.entry(check.id).or_default().add(place(check.host), &road);
+    }
 }
 
 fn place(host: Host) -> &'static str {

@@ -23,6 +23,7 @@ pub use probe::{Surroundings, all as probe_all, one as probe_one};
 use crate::error::EngineError;
 use crate::tiers;
 use cofferdam_model::Tier;
+use controls::Shown;
 use serde::Serialize;
 use stage::Stage;
 use std::collections::BTreeMap;
@@ -32,7 +33,7 @@ use table::{CHECKS, ROADS};
 #[derive(Debug, Default)]
 pub struct Options {
     /// Nothing: every tier that works here.
-    pub tier: Option<Tier>,
+    pub tiers: Vec<Tier>,
     /// Nothing: all checks.
     pub only: Vec<String>,
     /// Controls to leave out on purpose: the score of a weakened profile. No controls are looked for.
@@ -82,24 +83,28 @@ pub fn score(options: &Options) -> Result<Score, EngineError> {
     // One that has to be emulated is slow: it is tried where it is named.
     let is_slow =
         |tier: &Tier| *tier == Tier::Microvm && !tiers::machines(stage.engine.home.path()).is_quick();
-    let tiers: Vec<Tier> = match options.tier {
+    let tiers: Vec<Tier> = match options.tiers.as_slice() {
+        [] => Tier::ALL.into_iter().filter(|tier| works(tier) && !is_slow(tier)).collect(),
         // The stage is a place of its own, where no machine was booted yet: it is now, or says why not.
-        Some(tier) if works(&tier) || tier == Tier::Microvm => vec![tier],
-        Some(tier) => return Err(EngineError::NoTier { tier }),
-        None => Tier::ALL.into_iter().filter(|tier| works(tier) && !is_slow(tier)).collect(),
+        named => match named.iter().find(|tier| !works(tier) && **tier != Tier::Microvm) {
+            Some(&tier) => return Err(EngineError::NoTier { tier }),
+            None => Tier::ALL.into_iter().filter(|tier| named.contains(tier)).collect(),
+        },
     };
     let mut scores = Vec::new();
+    // An attempt that succeeds in a weakened sandbox of the host's kernel is one that can succeed: no machine has to be
+    // booted for each, and what was shown for one tier is shown for the next.
+    let mut shown: Option<BTreeMap<&'static str, Shown>> = None;
     for tier in tiers {
         let found = inside::attempt(&stage, tier, &options.without, &chosen)?;
-        let controls = match options.without.is_empty() {
-            // An attempt that succeeds in a weakened sandbox of the host's kernel is one that can succeed: a machine
-            // need not be booted for each.
-            true => {
-                let weakened = if tier == Tier::Microvm { Tier::Process } else { tier };
-                controls::find(&stage, weakened, &chosen, &found)?
-            }
-            false => BTreeMap::new(),
+        let mut controls = match (&shown, options.without.is_empty()) {
+            (_, false) => BTreeMap::new(),
+            (Some(shown), true) => shown.clone(),
+            (None, true) => shown.insert(controls::find(&stage, Tier::Process, &chosen)?).clone(),
         };
+        if options.without.is_empty() {
+            controls::add_roads(&mut controls, &chosen, &found);
+        }
         scores.push(judge(tier, &chosen, &found, &controls));
     }
     Ok(Score { tiers: scores })
@@ -109,7 +114,7 @@ fn judge(
     tier: Tier,
     chosen: &[&'static Check],
     found: &BTreeMap<String, Finding>,
-    controls: &BTreeMap<&'static str, controls::Shown>,
+    controls: &BTreeMap<&'static str, Shown>,
 ) -> TierScore {
     let checked = chosen.iter().map(|check| {
         let nothing = Finding::open("nothing is known of the attempt: it was not made, or said nothing");
@@ -125,7 +130,7 @@ fn judge(
             blocked: !finding.open,
             why,
             control: shown.map_or_else(|| "not looked for: a weakened profile".into(), ToString::to_string),
-            proven: shown.is_some_and(controls::Shown::is_proof),
+            proven: shown.is_some_and(Shown::is_proof),
         }
     });
     let checks: Vec<Checked> = checked.collect();

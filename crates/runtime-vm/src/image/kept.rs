@@ -2,6 +2,7 @@
 
 use super::tree::Tree;
 use super::{BLOCK, erofs};
+use crate::memory::damaged;
 use rustix::fs::{Mode, OFlags};
 use std::ffi::OsStr;
 use std::fs::{self, File};
@@ -64,10 +65,14 @@ impl Image {
 
     /// Writes it down, to be opened by `Kept::open`.
     pub(crate) fn keep(&self, to: &mut impl Write) -> io::Result<()> {
-        for part in [&self.meta, &self.extents, &self.names] {
+        let parts = [&self.meta, &self.extents, &self.names];
+        let mut sum = crc32fast::Hasher::new();
+        parts.iter().for_each(|part| sum.update(part));
+        for part in parts {
             to.write_all(&(part.len() as u64).to_le_bytes())?;
         }
-        [&self.meta, &self.extents, &self.names].into_iter().try_for_each(|part| to.write_all(part))
+        to.write_all(&u64::from(sum.finalize()).to_le_bytes())?;
+        parts.into_iter().try_for_each(|part| to.write_all(part))
     }
 
     /// To be given out.
@@ -127,23 +132,49 @@ struct Found {
     name: (u64, usize),
 }
 
+/// Three lengths and a sum.
+const HEAD: u64 = 32;
+
+fn head(file: &File) -> io::Result<[u64; 4]> {
+    let mut bytes = [0u8; HEAD as usize];
+    file.read_exact_at(&mut bytes, 0)?;
+    let mut numbers = bytes.as_chunks::<8>().0.iter().map(|part| u64::from_le_bytes(*part));
+    Ok(std::array::from_fn(|_| numbers.next().unwrap_or(0)))
+}
+
+/// Whether what was kept is what was written: read as a whole, so not by who opens it.
+pub(crate) fn check(path: &Path) -> io::Result<()> {
+    let file = File::open(path)?;
+    let [.., known] = head(&file)?;
+    let mut sum = crc32fast::Hasher::new();
+    let (mut bytes, mut at) = (vec![0u8; 1 << 20], HEAD);
+    loop {
+        match file.read_at(&mut bytes, at)? {
+            0 => break,
+            count => {
+                sum.update(bytes.get(..count).unwrap_or_default());
+                at += count as u64;
+            }
+        }
+    }
+    match u64::from(sum.finalize()) == known {
+        true => Kept::open(path).map(drop),
+        false => Err(damaged("its list of files is not what was written")),
+    }
+}
+
 impl Kept {
     pub(crate) fn open(path: &Path) -> io::Result<Self> {
         let file = File::open(path)?;
-        let mut head = [0u8; 24];
-        file.read_exact_at(&mut head, 0)?;
-        let number = |at: usize| {
-            head.get(at..at + 8).and_then(|part| part.try_into().ok()).map_or(0, u64::from_le_bytes)
-        };
-        let (meta, extents, names) = (number(0), number(8), number(16));
-        let whole = [24, meta, extents, names].into_iter().try_fold(0u64, u64::checked_add);
+        let [meta, extents, names, _] = head(&file)?;
+        let whole = [HEAD, meta, extents, names].into_iter().try_fold(0u64, u64::checked_add);
         if whole != Some(file.metadata()?.len())
             || !meta.is_multiple_of(BLOCK)
             || extents % RECORD as u64 != 0
         {
-            return Err(io::Error::new(io::ErrorKind::InvalidData, "the image's own list is damaged"));
+            return Err(damaged("its list of files is not what was written"));
         }
-        Ok(Self { from: From::File(file), begin: 24, meta, extents, open: Vec::new() })
+        Ok(Self { from: From::File(file), begin: HEAD, meta, extents, open: Vec::new() })
     }
 
     /// Writes down what it is made of, to be opened again.
@@ -157,8 +188,9 @@ impl Kept {
             }
             From::Memory(all) => {
                 let names = (all.len() as u64).saturating_sub(self.meta + self.extents);
-                for length in [self.meta, self.extents, names] {
-                    to.write_all(&length.to_le_bytes())?;
+                let sum = u64::from(crc32fast::hash(all));
+                for number in [self.meta, self.extents, names, sum] {
+                    to.write_all(&number.to_le_bytes())?;
                 }
                 to.write_all(all)?;
             }
