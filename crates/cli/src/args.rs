@@ -12,7 +12,7 @@ mod trace;
 
 pub(crate) use gate::{Compare, Gate, GateCommand, GateRun, Record, Verify};
 pub(crate) use init::Init;
-pub(crate) use kept::{PoolCommand, VolumeCommand};
+pub(crate) use kept::{ImageCommand, ImageImport, PoolCommand, VolumeCommand};
 pub(crate) use mcp::{Mcp, McpCommand, Wrap};
 pub(crate) use replay::Replay;
 pub(crate) use serve::{ApikeyCommand, Serve, TenantCommand};
@@ -123,6 +123,11 @@ pub(crate) enum Command {
         #[command(subcommand)]
         command: PoolCommand,
     },
+    /// Take in, list and remove images for the roots of sandboxes
+    Image {
+        #[command(subcommand)]
+        command: ImageCommand,
+    },
     /// Make, list and remove directories that sessions share and that outlive them
     Volume {
         #[command(subcommand)]
@@ -176,9 +181,9 @@ pub(crate) enum Command {
 
 #[derive(ClapArgs)]
 pub(crate) struct Escape {
-    /// Only this tier [default: every one that works here]
+    /// Only this tier; repeatable [default: every one that works here and is not emulated]
     #[arg(long, value_name = "TIER")]
-    pub(crate) tier: Option<Tier>,
+    pub(crate) tier: Vec<Tier>,
     /// Say what is tried and what should stop it, and try nothing
     #[arg(long)]
     pub(crate) list: bool,
@@ -294,9 +299,15 @@ pub(crate) struct Asked {
     /// Hide a path of the work dir, beyond the built-in list; repeatable
     #[arg(long, value_name = "PATH")]
     pub(crate) hide: Vec<PathBuf>,
+    /// Have an image for the root, in the place of the host's directories (see `cofferdam image`)
+    #[arg(long, value_name = "IMAGE")]
+    pub(crate) image: Option<String>,
     /// Work dir [default: the current directory]
     #[arg(long, value_name = "DIR")]
     pub(crate) workdir: Option<PathBuf>,
+    /// Where the work dir stands inside [default: at its own path]
+    #[arg(long, value_name = "PATH")]
+    pub(crate) workdir_at: Option<PathBuf>,
     /// Most cores, as in 1.5
     #[arg(long)]
     pub(crate) cpu: Option<Cores>,
@@ -399,7 +410,8 @@ pub(crate) enum PolicyCommand {
 #[derive(ClapArgs)]
 pub(crate) struct Explain {
     pub(crate) file: PathBuf,
-    /// `GET https://host/path`, `tool NAME JSON`, `exec WORDS`, `file read PATH`, `browser ACTION URL`, `step NAME`
+    /// `GET https://host/path`, `tool NAME JSON`, `exec WORDS`, `file read PATH`, `browser ACTION URL`, `step NAME`,
+    /// `sql HOST/DATABASE STATEMENT`, `ssh USER@HOST COMMAND`
     #[arg(required = true, value_name = "REQUEST")]
     pub(crate) request: Vec<String>,
     /// A header of the request; repeatable
@@ -461,7 +473,7 @@ pub(crate) struct SecretAdd {
     #[arg(long = "for", value_name = "HOST", num_args = 1..)]
     pub(crate) hosts: Vec<String>,
     /// Where in a request it may stand: bearer, basic, header:NAME, query:NAME, body:PATH; or what it signs or is exchanged
-    /// for: sigv4, sigv4a, azure-shared-key, hmac:FILE, jwt, oauth, github-app, postgres; repeatable [default: bearer]
+    /// for: sigv4, sigv4a, azure-shared-key, hmac:FILE, jwt, oauth, github-app, postgres, ssh; repeatable [default: bearer]
     #[arg(long = "as", value_name = "PLACE", num_args = 1..)]
     pub(crate) places: Vec<String>,
     /// Hosts, places and variable of a service: github, stripe, openai, anthropic, …

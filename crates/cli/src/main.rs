@@ -44,6 +44,7 @@ fn dispatch(args: Args, output: &Output) -> Result<u8, Failure> {
         Command::Approve(approve) => command::approve::run(home, approve, output),
         Command::Session(session) => command::session::run(home, session, output),
         Command::Pool { command } => command::pool::run(home, command, output),
+        Command::Image { command } => command::image::run(home, command, output),
         Command::Volume { command } => command::volume::run(home, command, output),
         Command::Usage { session } => command::usage::run(home, session, output),
         Command::Mcp(mcp) => command::mcp::run(home, mcp, output),

@@ -14,7 +14,7 @@ use crate::tools::Derived;
 use crate::{policy, trust};
 use cofferdam_egress::names::Names;
 use cofferdam_egress::swap::Coffer;
-use cofferdam_egress::{Alerting, Ca, Callers, Config, Handle, Limits, Listeners, Rules, serve};
+use cofferdam_egress::{Alerting, Ca, Callers, Config, Handle, KnownHosts, Limits, Listeners, Rules, serve};
 use cofferdam_intercept::mcp::{PinStore, Servers};
 use cofferdam_intercept::replay::Replay;
 use cofferdam_intercept::steps::Steps;
@@ -24,7 +24,7 @@ use cofferdam_model::{
 };
 use cofferdam_policy::Policy;
 use cofferdam_runtime::{Doors, ShownFile};
-use cofferdam_vault::Bound;
+use cofferdam_vault::{Bound, Place};
 use serde_json::{Value, json};
 use std::net::SocketAddr;
 use std::path::Path;
@@ -35,6 +35,7 @@ pub(crate) struct Prepared {
     rules: Rules,
     coffer: Coffer,
     ca: Arc<Ca>,
+    known_hosts: KnownHosts,
     files: Vec<ShownFile>,
     variables: Vec<(String, String)>,
     placeholders: Vec<String>,
@@ -147,7 +148,7 @@ impl Prepared {
         let placeholders = variables.iter().map(|(name, _)| name.clone()).collect();
         let line = line(rules.policy(), &spec.secrets);
         let ca = Arc::new(Ca::new(&format!("Cofferdam session {session}"))?);
-        let trust = trust::spread(ca.pem());
+        let trust = trust::spread(ca.pem(), &ca.known_hosts());
         variables.extend(trust.variables.iter().map(|(name, path)| ((*name).into(), (*path).into())));
         let (mut files, credentials) = (trust.files, bound.iter().map(told).collect());
         for bound in &bound {
@@ -156,11 +157,15 @@ impl Prepared {
             variables.push((variable.to_owned(), at.display().to_string()));
             files.push(ShownFile { at, content: content.into_bytes() });
         }
+        let speaks_ssh = bound.iter().any(|bound| bound.credential.places.contains(&Place::Ssh));
+        let known_hosts =
+            if speaks_ssh { KnownHosts::read(&trust::known_outside()) } else { KnownHosts::default() };
         let (coffer, session) = (Coffer::new(bound)?, session.clone());
         Ok(Self {
             rules,
             coffer,
             ca,
+            known_hosts,
             files,
             variables,
             placeholders,
@@ -242,6 +247,7 @@ impl Prepared {
             coffer: self.coffer,
             names: Arc::new(Names::default()),
             ca: self.ca,
+            known_hosts: self.known_hosts,
             record,
             limits,
             alerting: Alerting { session: self.session.to_string(), sign: cofferdam_seal::authenticate },

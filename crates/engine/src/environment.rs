@@ -2,7 +2,7 @@
 //! else, since an environment is where credentials live.
 
 use crate::trust::PYTHON_PATH;
-use cofferdam_model::SessionId;
+use cofferdam_model::{ImageConfig, SessionId};
 use cofferdam_runtime::Identity;
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
@@ -32,6 +32,10 @@ const INHERITED: &[&str] = &[
     "GOROOT",
     "JAVA_HOME",
 ];
+
+/// Of those, what means the same where another system's programs are.
+const WITH_IMAGE: &[&str] =
+    &["TERM", "COLORTERM", "NO_COLOR", "FORCE_COLOR", "LANG", "LANGUAGE", "TZ", "COLUMNS", "LINES", "CI"];
 
 /// What a shell would search without a PATH.
 const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
@@ -82,17 +86,21 @@ pub(crate) fn build(
     session: &SessionId,
     told: &[(String, String)],
     caller: &Caller,
+    image: Option<&ImageConfig>,
 ) -> Environment {
     let mut all: BTreeMap<Vec<u8>, Vec<u8>> = BTreeMap::new();
     let mut set = |name: &[u8], value: &OsStr| all.insert(name.to_vec(), value.as_bytes().to_vec());
     set(b"PATH", OsStr::new(PATH));
-    for name in INHERITED {
+    for name in if image.is_some() { WITH_IMAGE } else { INHERITED } {
         if let Some(value) = caller.get(name) {
             set(name.as_bytes(), &value);
         }
     }
     for (name, value) in caller.locale() {
         set(name.as_bytes(), &value);
+    }
+    for (name, value) in image.iter().flat_map(|image| &image.env).filter_map(|entry| entry.split_once('=')) {
+        set(name.as_bytes(), OsStr::new(value));
     }
     set(b"HOME", who.home.as_os_str());
     set(b"USER", OsStr::new(&who.name));
@@ -128,7 +136,7 @@ mod tests {
             ("OPENAI_API_KEY", "secret"),
         ];
         let caller = Caller::Asker(variables.map(|(n, v)| (n.into(), v.into())).into());
-        let made = build(&asked, &who, &SessionId::new(1, 2), &[], &caller);
+        let made = build(&asked, &who, &SessionId::new(1, 2), &[], &caller, None);
         let text: Vec<String> =
             made.entries.iter().map(|e| String::from_utf8_lossy(e).into_owned()).collect();
         assert!(
@@ -141,12 +149,25 @@ mod tests {
     }
 
     #[test]
+    fn an_image_has_a_search_path_of_its_own() {
+        let who = Identity { name: "user".into(), uid: 1000, gid: 1000, home: "/home/u".into() };
+        let env = ["PATH=/image/bin", "HOME=/root", "BROKEN", "X=1=2"].map(str::to_owned).to_vec();
+        let image = ImageConfig { env, ..ImageConfig::default() };
+        let variables = [("PATH", "/host/bin"), ("GOROOT", "/host/go"), ("TERM", "xterm")];
+        let caller = Caller::Asker(variables.map(|(n, v)| (n.into(), v.into())).into());
+        let made = build(&BTreeMap::new(), &who, &SessionId::new(1, 2), &[], &caller, Some(&image));
+        let has = |entry: &str| made.entries.iter().any(|made| made == entry.as_bytes());
+        assert!(has("PATH=/image/bin") && has("HOME=/home/u") && has("X=1=2") && has("TERM=xterm"));
+        assert!(!made.names.iter().any(|name| name == "GOROOT" || name == "BROKEN"));
+    }
+
+    #[test]
     fn what_we_tell_yields_to_what_was_asked_for_and_a_search_path_holds_both() {
         let who = Identity { name: "user".into(), uid: 1000, gid: 1000, home: "/home/u".into() };
         let asked = [("PYTHONPATH", "src"), ("http_proxy", "")].map(|(n, v)| (n.into(), v.into()));
         let told = [("PYTHONPATH", "/ours"), ("http_proxy", "http://p")].map(|(n, v)| (n.into(), v.into()));
         let caller = Caller::Asker(BTreeMap::new());
-        let made = build(&BTreeMap::from(asked), &who, &SessionId::new(1, 2), &told, &caller);
+        let made = build(&BTreeMap::from(asked), &who, &SessionId::new(1, 2), &told, &caller, None);
         for expected in ["PYTHONPATH=src:/ours", "http_proxy="] {
             assert!(made.entries.iter().any(|entry| entry == expected.as_bytes()), "{expected}");
         }

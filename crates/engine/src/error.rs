@@ -1,7 +1,7 @@
 //! What can go wrong in a session, each with its kind: the doors translate kinds, not texts.
 
 use cofferdam_guest::host::HostError;
-use cofferdam_model::{IdError, SpecError, Tier};
+use cofferdam_model::{Digest, IdError, SpecError, Tier};
 use cofferdam_runtime::RuntimeError;
 use cofferdam_seal::KeyError;
 use cofferdam_store::{BundlesError, CatalogError, HomeError, KeyStoreError};
@@ -18,6 +18,12 @@ pub enum EngineError {
     SpecFile { path: PathBuf, line: usize, message: String },
     #[error("cannot read {path}: {source}")]
     Unreadable { path: PathBuf, source: io::Error },
+    #[error("`{path}`: {source}")]
+    Module { path: PathBuf, source: cofferdam_runtime_wasm::WasmError },
+    #[error(
+        "`{path}` is not the module that the suite names: its SHA-256 is {found}, and `scorer.sha256` is {wanted}; look at what changed it, then name the new one"
+    )]
+    OtherModule { path: PathBuf, found: Digest, wanted: Digest },
     #[error("`{path}`: {source}")]
     Prices { path: PathBuf, source: cofferdam_intercept::PriceError },
     #[error("work dir {path}: {source}; choose a directory that exists with --workdir")]
@@ -50,6 +56,12 @@ pub enum EngineError {
     Ca(#[from] cofferdam_egress::CaError),
     #[error("{0}")]
     Unfit(#[from] cofferdam_egress::swap::Unfit),
+    #[error("{0}")]
+    Image(#[from] cofferdam_image::ImageError),
+    #[error(
+        "refused: an image is the root of a sandbox of the process tier only; leave --isolation and --floor, or --image, out"
+    )]
+    ImageTier,
     #[error("{0}")]
     Runtime(#[from] RuntimeError),
     #[error("{0}")]
@@ -131,6 +143,7 @@ impl EngineError {
         matches!(
             self,
             Self::NoTier { .. }
+                | Self::ImageTier
                 | Self::NoDoors
                 | Self::Unenforceable(_)
                 | Self::Floor { .. }

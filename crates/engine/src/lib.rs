@@ -9,6 +9,8 @@ mod environment;
 mod error;
 pub mod escape;
 pub mod gate;
+mod heard;
+mod images;
 pub mod init;
 mod leftovers;
 mod live;
@@ -46,6 +48,7 @@ pub use cofferdam_vault::{Draft as SecretDraft, Entry as SecretEntry, Kept, KeyK
 pub use control::Waiting;
 pub use denials::Denied;
 pub use error::EngineError;
+pub use images::ImageAsked;
 pub use live::inside;
 pub use live::{House, LiveExec, LiveOutcome, Log};
 /// What this program is to a virtual machine.

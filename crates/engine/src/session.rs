@@ -6,9 +6,10 @@ use crate::denials::Denied;
 use crate::egress::{Egress, Prepared};
 use crate::environment::Caller;
 use crate::error::EngineError;
+use crate::heard::{Heard, forward, listen};
 use crate::mcp::{self, ToolServer};
 use crate::record::{Recorder, now_us};
-use crate::relay::{Around, ExecId, FORWARDED, Io, Relay, Stdio, current_size};
+use crate::relay::{Around, Io, Relay, Stdio, current_size};
 use crate::secrets::Ask;
 use crate::standing::{Closed, Closing, Command, Standing, seal};
 use crate::stop::Stop;
@@ -21,12 +22,9 @@ use cofferdam_model::{
     SessionStarted, Usage,
 };
 use cofferdam_runtime::{Backend, Base, Begun, Network, RuntimeError, Sandbox, SandboxSpec, ShownFile};
-use cofferdam_sys::signal::Signals;
 use cofferdam_sys::terminal::RawMode;
 use cofferdam_trace::{FORMAT, Options, Writer};
-use rustix::io::Errno;
-use rustix::process::Signal;
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Instant;
@@ -74,7 +72,8 @@ pub struct Outcome {
 
 impl Engine {
     /// Runs one command in one sandbox. An error means that Cofferdam failed or refused, not the command.
-    pub fn run(&self, run: Run<'_>) -> Result<Outcome, EngineError> {
+    pub fn run(&self, mut run: Run<'_>) -> Result<Outcome, EngineError> {
+        self.name_command(&mut run.spec)?;
         run.spec.check()?;
         let backend = tiers::choose(&self.home, &run.spec)?;
         self.run_in(run, backend, Caller::Own)
@@ -192,8 +191,8 @@ impl Engine {
             host: rustix::system::uname().nodename().to_string_lossy().into_owned(),
         }));
         let mut asked = self.sandbox_spec(spec, &session, workdir.clone(), &way.caller)?;
-        asked.pausable = way.stays;
-        asked.base = way.base;
+        (asked.pausable, asked.base) = (way.stays, way.base);
+        let image = self.furnish_image(spec, &mut asked)?;
         let volumes = self.take_volumes(&spec.volumes, &workdir)?;
         asked.mounts.extend(volumes.iter().map(|volume| volume.mount.clone()));
         if let Some(toolbox) = toolbox {
@@ -231,6 +230,7 @@ impl Engine {
             Ok((sandbox, egress, report)) => Ok(Standing {
                 calls: Arc::new(Calls::new(recorder.clone(), spec.syscalls)),
                 volumes,
+                image,
                 home: self.home.clone(),
                 session,
                 recorder,
@@ -291,6 +291,7 @@ impl Engine {
             nested: spec.nested,
             syscalls: spec.syscalls,
             programs: None,
+            root: None,
             tracing: false,
             pausable: false,
             ahead: false,
@@ -325,15 +326,6 @@ pub(crate) fn toolbox(spec: &SessionSpec, caller: &Caller) -> Result<Option<Tool
 fn find_workdir(spec: &SessionSpec) -> Result<PathBuf, EngineError> {
     let asked = spec.workdir.clone().unwrap_or_else(|| PathBuf::from("."));
     asked.canonicalize().map_err(|source| EngineError::Workdir { path: asked, source })
-}
-
-pub(crate) fn listen(tty: bool) -> Result<Signals, EngineError> {
-    let mut all = FORWARDED.to_vec();
-    if tty {
-        all.push(Signal::WINCH);
-    }
-    Signals::listen(&all)
-        .map_err(|errno| EngineError::Io { doing: "listen for signals", source: errno.into() })
 }
 
 /// A session before there is anything of it.
@@ -421,6 +413,7 @@ fn command(
         tty: tty.then_some(size),
         timeout: spec.limits.timeout,
         output: spec.limits.output,
+        cwd: standing.image.as_ref().and_then(|image| image.cwd(&spec.command)),
         ..Command::default()
     };
     let _raw = keyboard.as_ref().and_then(|fd| RawMode::enter(fd.as_fd()).ok());
@@ -464,33 +457,4 @@ fn command(
         standing.browser_ended(event, ended, Some("the session's command has ended"))?;
     }
     told
-}
-
-/// What a session listens to besides its command.
-enum Heard<'a> {
-    Signals(Signals),
-    Stop(&'a Stop),
-}
-
-impl AsFd for Heard<'_> {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        match self {
-            Self::Signals(signals) => signals.as_fd(),
-            Self::Stop(stop) => stop.as_fd(),
-        }
-    }
-}
-
-fn forward(signals: &Signals, relay: &mut Relay, id: ExecId, tty: bool) -> Result<(), EngineError> {
-    let failed = |errno: Errno| EngineError::Io { doing: "hear of signals", source: errno.into() };
-    for arrived in signals.take().map_err(failed)? {
-        if arrived.is(Signal::WINCH) {
-            if let Some(size) = current_size(rustix::stdio::stdin()).filter(|_| tty) {
-                relay.resize(id, size)?;
-            }
-        } else if let Ok(number) = u8::try_from(arrived.signal) {
-            relay.signal(id, number)?;
-        }
-    }
-    Ok(())
 }

@@ -5,6 +5,7 @@ use crate::control::Control;
 use crate::egress::Egress;
 use crate::environment::{self, Caller};
 use crate::error::EngineError;
+use crate::images::TakenImage;
 use crate::record::Recorder;
 use crate::relay::{Bounds, Ended, ExecId, Io, Relay};
 use crate::session::Decide;
@@ -12,9 +13,9 @@ use crate::syscalls::{Calls, Refused};
 use crate::volumes::Taken;
 use cofferdam_guest::wire;
 use cofferdam_model::{
-    BlockedAttempt, Body, BoxUser, Bytes, ChangeOp, Changes, ChangesDecided, EnforcementReport, ExecExited,
-    ExecStarted, Exit, FileChange, LimitHit, Profile, RawPath, SessionEnded, SessionId, SessionSpec,
-    SkippedChange, Span, Stream, Usage,
+    BlockedAttempt, Body, BoxUser, Bytes, ChangeOp, Changes, ChangesDecided, Digest, EnforcementReport,
+    ExecExited, ExecStarted, Exit, FileChange, LimitHit, Profile, RawPath, SessionEnded, SessionId,
+    SessionSpec, SkippedChange, Span, Stream, Usage,
 };
 use cofferdam_policy::{Access, Action, Effect, Policy};
 use cofferdam_runtime::{Identity, Sandbox};
@@ -41,6 +42,7 @@ pub(crate) struct Standing {
     pub(crate) egress: Option<Egress>,
     /// In use as long as this stands.
     pub(crate) volumes: Vec<Taken>,
+    pub(crate) image: Option<TakenImage>,
     pub(crate) control: Option<Control>,
     pub(crate) began: Instant,
 }
@@ -87,6 +89,11 @@ pub(crate) struct Closed {
 }
 
 impl Standing {
+    /// The image that it has for its root.
+    pub(crate) fn image_digest(&self) -> Option<Digest> {
+        self.image.as_ref().and_then(|image| image.root.digest.strip_prefix("sha256:")?.parse().ok())
+    }
+
     /// Starts a command, on record before it runs.
     pub(crate) fn start(
         &self,
@@ -104,12 +111,13 @@ impl Standing {
             }
         };
         let told = self.egress.as_ref().map_or(&[][..], |egress| &egress.variables);
+        let image = self.image.as_ref().map(|image| &image.config);
         let environment = match command.env.is_empty() {
-            true => environment::build(&spec.env, &who, &self.session, told, &self.caller),
+            true => environment::build(&spec.env, &who, &self.session, told, &self.caller, image),
             false => {
                 let merged =
                     spec.env.iter().chain(&command.env).map(|(n, v)| (n.clone(), v.clone())).collect();
-                environment::build(&merged, &who, &self.session, told, &self.caller)
+                environment::build(&merged, &who, &self.session, told, &self.caller, image)
             }
         };
         let place = spec.shown_at.as_ref().unwrap_or(&self.workdir);
@@ -232,7 +240,11 @@ impl Standing {
 
     /// Ends everything inside, decides what becomes of changes, and seals the trace.
     pub(crate) fn close(mut self, closing: Closing<'_>) -> Result<Closed, EngineError> {
-        let finished = self.sandbox.finish()?;
+        let finished = match self.sandbox.finish() {
+            Ok(finished) => finished,
+            // A machine that died has nothing to hand over; the trace says so and is whole.
+            Err(error) => return Err(self.fail(error.into(), closing.usage)),
+        };
         let policy = self.egress.as_ref().map(|egress| egress.handle.policy());
         // Nobody is left inside who could send; what was under way is cut and told.
         self.egress = None;

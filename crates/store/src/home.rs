@@ -115,6 +115,11 @@ impl Home {
         self.root.join("volumes")
     }
 
+    /// Images that sandboxes have for their root.
+    pub fn images_dir(&self) -> PathBuf {
+        self.root.join("images")
+    }
+
     /// What names them.
     pub fn snapshots_dir(&self) -> PathBuf {
         self.root.join("snapshots")

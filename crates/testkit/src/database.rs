@@ -2,11 +2,12 @@
 //! once, as a plain user, and ended with the test program.
 
 use crate::mode::is_root;
-use crate::{Mode, SEARCH_PATH, eventually};
+use crate::plain::{plain, run};
+use crate::{Mode, eventually};
 use std::fs::{self, Permissions};
 use std::os::unix::fs::{PermissionsExt, chown};
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::path::PathBuf;
+use std::process::{Child, Stdio};
 use std::sync::OnceLock;
 use tempfile::TempDir;
 
@@ -191,24 +192,4 @@ impl Database {
              [[upstream]]\nhost = \"plain.internal\"\nconnect = \"127.0.0.1:{plain}\"\nca = \"{ca}\"\n\n"
         )
     }
-}
-
-/// As the plain user, because Postgres is never root.
-fn plain(program: impl AsRef<Path>) -> Command {
-    let (uid, gid) = Mode::Range.ids();
-    let mut command = if is_root() {
-        let mut command = Command::new("setpriv");
-        command.args([&format!("--reuid={uid}"), &format!("--regid={gid}"), "--clear-groups", "--"]);
-        command.arg(program.as_ref());
-        command
-    } else {
-        Command::new(program.as_ref())
-    };
-    command.env_clear().env("PATH", SEARCH_PATH).env("LC_ALL", "C.UTF-8").current_dir("/");
-    command
-}
-
-fn run(command: &mut Command) {
-    let done = command.output().unwrap();
-    assert!(done.status.success(), "{command:?}: {}", String::from_utf8_lossy(&done.stderr));
 }

@@ -13,20 +13,25 @@
 
 mod attempt;
 mod database;
+mod image;
 mod leftovers;
 mod mode;
+mod plain;
 mod process;
 mod server;
 mod site;
+mod sshd;
 mod store;
 mod wait;
 
 pub use attempt::{Verdict, attempt, attempt_outside};
 pub use database::{DATABASE, DATABASE_HOST, Database};
+pub use image::{Image, Registry};
 pub use leftovers::{groups_of, mounts_below, processes_with};
 pub use mode::{Mode, for_each_mode, is_root, modes, needs_root};
 pub use process::{Done, PATIENCE, Running, finish};
 pub use server::{Server, packages};
 pub use site::{Call, SEARCH_PATH, Site, program};
+pub use sshd::{SSH_HOST, Sshd};
 pub use store::{ACCESS_POINT, Stores};
 pub use wait::eventually;

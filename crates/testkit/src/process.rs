@@ -84,6 +84,17 @@ impl Running {
         self.child.try_wait().unwrap().is_none()
     }
 
+    /// Ends it and tells what it said: for the message of a test that fails.
+    pub fn said(&mut self) -> String {
+        let ended = self.child.try_wait().unwrap();
+        let _ = self.child.kill();
+        let text = |from: &Receiver<Vec<u8>>| {
+            String::from_utf8_lossy(&from.recv_timeout(PATIENCE).unwrap_or_default()).into_owned()
+        };
+        let how = ended.map_or("it ran until now".to_owned(), |status| format!("it had ended: {status}"));
+        format!("{how}\nstdout: {}\nstderr: {}", text(&self.stdout), text(&self.stderr))
+    }
+
     /// Waits for the end. A process that takes too long is killed and fails the test.
     #[track_caller]
     pub fn finish(mut self) -> Done {

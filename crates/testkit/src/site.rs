@@ -1,13 +1,14 @@
 //! A place for one test: the program, a state directory, a home and a work dir, all of one user.
 
 use crate::mode::is_root;
-use crate::{Done, Mode, Running, groups_of};
+use crate::{Done, Mode, PATIENCE, Running, groups_of};
 use serde_json::Value;
 use std::ffi::OsString;
 use std::fs::{self, Permissions};
 use std::os::unix::fs::{PermissionsExt, chown, lchown};
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
 /// What everyone has; a developer's own tools must not decide what a test sees.
@@ -130,6 +131,23 @@ impl Site {
     /// `cofferdam run -- sh -c SCRIPT`.
     pub fn sh(&self, script: &str) -> Call<'_> {
         self.run(&["sh", "-c", script])
+    }
+
+    /// The one request, call or step of `running` that waits for a person.
+    #[track_caller]
+    pub fn held(&self, running: &mut Running) -> Value {
+        let started = Instant::now();
+        loop {
+            let told = self.call(&["approve", "ls", "--json"]).exits(0).out();
+            if let Some(waiting) = serde_json::from_str::<Vec<Value>>(&told).unwrap().pop() {
+                return waiting;
+            }
+            if !running.is_running() || started.elapsed() > PATIENCE {
+                let story = self.call(&["trace", "show", "latest"]).done();
+                panic!("nothing waits; {}\n{}{}", running.said(), story.out(), story.err());
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
     }
 
     /// The ids of all traces, the oldest first.

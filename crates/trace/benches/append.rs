@@ -4,11 +4,13 @@
 //! processor time is what a free core would give; where it is far above the plain one, others were at work.
 
 use cofferdam_model::{
-    Body, ExecExited, ExecStarted, Exit, LimitHit, SessionEnded, SessionId, SessionSpec, SessionStarted,
-    Usage,
+    BlobRef, Body, ExecExited, ExecStarted, Exit, LimitHit, SessionEnded, SessionId, SessionSpec,
+    SessionStarted, Usage,
 };
 use cofferdam_seal::SigningKey;
-use cofferdam_trace::{FORMAT, Options, Writer};
+use cofferdam_trace::{FORMAT, Options, Reader, Writer};
+use serde::Deserialize;
+use serde_json::Value;
 use std::error::Error;
 use std::io::{self, Write};
 use std::path::Path;
@@ -82,6 +84,53 @@ fn short(dir: &Path, key: &Arc<SigningKey>, durable: bool) -> Result<Duration, B
     Ok(begin.elapsed())
 }
 
+/// An event to be written again, and the payloads that go with it.
+struct Told {
+    payloads: Vec<Vec<u8>>,
+    time: u64,
+    parent: Option<u64>,
+    body: Body,
+}
+
+/// What a trace that is there holds. Signatures come of themselves, so the numbers of its events may be others.
+fn told(path: &Path) -> Result<Vec<Told>, Box<dyn Error>> {
+    let (mut all, stored) = (Vec::new(), Reader::open(path)?);
+    for event in Reader::open(path)? {
+        let event = event?;
+        let mut named = Vec::new();
+        references(&event.body, &mut named);
+        let payloads = named.iter().map(|blob| stored.read_blob(blob)).collect::<Result<_, _>>()?;
+        let body = event.typed().filter(|body| !matches!(body, Body::Checkpoint(_) | Body::Head(_)));
+        let parent = event.parent.map(|_| 0);
+        all.extend(body.map(|body| Told { payloads, time: event.time, parent, body }));
+    }
+    Ok(all)
+}
+
+fn references(value: &Value, found: &mut Vec<BlobRef>) {
+    match value {
+        Value::Object(fields) => match BlobRef::deserialize(value) {
+            Ok(blob) if fields.len() == 2 => found.push(blob),
+            _ => fields.values().for_each(|value| references(value, found)),
+        },
+        Value::Array(all) => all.iter().for_each(|value| references(value, found)),
+        _ => {}
+    }
+}
+
+fn write_again(dir: &Path, key: &Arc<SigningKey>, all: &[Told]) -> Result<Duration, Box<dyn Error>> {
+    let begin = Instant::now();
+    let mut writer = Writer::create(dir, Arc::clone(key), Options::default())?;
+    for Told { payloads, time, parent, body } in all {
+        for payload in payloads {
+            writer.blob(payload)?;
+        }
+        writer.append(*time, *parent, body)?;
+    }
+    writer.seal(all.last().map_or(1, |told| told.time))?;
+    Ok(begin.elapsed())
+}
+
 /// The least, the middle and the most.
 fn spread(mut samples: Vec<f64>) -> (f64, f64, f64) {
     samples.sort_by(f64::total_cmp);
@@ -92,6 +141,18 @@ fn main() -> Result<(), Box<dyn Error>> {
     let key = Arc::new(SigningKey::from_seed(&[7; 32])?);
     let dir = tempfile::tempdir()?;
     let mut out = io::stdout();
+    let mut words = std::env::args().skip_while(|word| word != "--again").skip(1);
+    if let Some(path) = words.next() {
+        let events = told(Path::new(&path))?;
+        let mut micros = Vec::new();
+        for round in 0..SHORT / 10 {
+            let path = dir.path().join(format!("again{round}"));
+            micros.push(write_again(&path, &key, &events)?.as_secs_f64() * 1e6);
+        }
+        let (least, median, most) = spread(micros);
+        writeln!(out, "{} events: {median:.0} us (from {least:.0} to {most:.0})", events.len())?;
+        return Ok(());
+    }
 
     let (mut wall, mut cpu) = (Vec::new(), Vec::new());
     for round in 0..ROUNDS {

@@ -190,7 +190,11 @@ impl Reducer<'_> {
         }
         let name = format!("{method} {}{port}{}", fact.host, fact.path);
         // A session with a database does nothing by itself.
-        let reads = matches!(fact.method.as_str(), "GET" | "HEAD" | "OPTIONS") || fact.scheme == "postgres";
+        let reads = match fact.scheme.as_str() {
+            "postgres" => true,
+            "ssh" => fact.method.starts_with("git-upload-"),
+            _ => matches!(fact.method.as_str(), "GET" | "HEAD" | "OPTIONS"),
+        };
         let act = self.push(event, ActKind::Egress, name);
         act.args = args;
         act.effect = if reads { EffectOf::Reads } else { EffectOf::Changes };
@@ -228,14 +232,17 @@ impl Reducer<'_> {
         if let Some(act) = self.parent(event) {
             let broken =
                 matches!(fact.ending, Ending::UpstreamFailed | Ending::ClientGone | Ending::SessionEnded);
-            let good = fact.status.is_none_or(|status| status < 400);
+            // Over SSH it is how a command exited, and that it failed.
+            let good = fact.status.is_none_or(|status| status < 400 && act.args["scheme"] != "ssh");
             act.status = match fact.ending {
                 Ending::Complete if good => Status::Ok,
                 Ending::Complete => Status::Failed,
                 _ if broken => Status::Failed,
                 _ => Status::Refused,
             };
-            act.text = fact.status.map_or_else(|| fact.detail.clone(), |status| format!("status {status}"));
+            let is_exit = act.args["scheme"] == "ssh";
+            let status = fact.status.filter(|_| !is_exit);
+            act.text = status.map_or_else(|| fact.detail.clone(), |status| format!("status {status}"));
         }
     }
 

@@ -16,6 +16,7 @@ mod replay;
 mod report;
 mod rounds;
 mod sql;
+mod ssh;
 mod stats;
 mod tx;
 
@@ -48,6 +49,8 @@ pub(crate) enum Bench {
     Replay(replay::Replay),
     /// What a round trip to a database costs through the proxy
     Sql(sql::Sql),
+    /// What a clone over SSH costs through the proxy
+    Ssh(ssh::Ssh),
 }
 
 #[derive(clap::Args)]
@@ -83,6 +86,7 @@ pub(crate) fn main(bench: &Bench) -> crate::Outcome {
         Bench::Egress(args) => return egress::main(args),
         Bench::Replay(args) => return replay::main(args),
         Bench::Sql(args) => return sql::main(args),
+        Bench::Ssh(args) => return ssh::main(args),
     };
     if args.install_peers {
         install_peers()?;

@@ -35,6 +35,8 @@ const STREAM: &str = "/streamed";
 const SEARCH_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 /// Sessions of the second part, and the time they should take in all.
 const GOAL: Duration = Duration::from_secs(60);
+/// Percent of a replayed session that its record may take.
+const RECORDING: f64 = 2.0;
 
 #[derive(clap::Args)]
 pub(crate) struct Replay {
@@ -76,6 +78,8 @@ struct Report {
     at_once: usize,
     seconds: f64,
     chunks: Option<Chunks>,
+    /// Writing a replay's trace again, all by itself, in milliseconds.
+    record: f64,
 }
 
 pub(crate) fn main(args: &Replay) -> crate::Outcome {
@@ -105,6 +109,7 @@ fn measure(args: &Replay, stage: &Stage) -> Result<Report, ReplayError> {
     let samples = rounds::interleave(&plan, lines.len(), &mut rng, run)?;
     let [bare, _, replayed] = samples.as_slice() else { return Err(ReplayError::Nothing) };
     let share = stats::difference(replayed, bare, &mut rng);
+    let record = stage.record()?;
     let summaries = samples.iter().map(|samples| stats::summary(samples).ok_or(ReplayError::Nothing));
     let rows = lines.iter().zip(summaries).map(|((name, _), summary)| Ok((*name, summary?)));
     let rows = rows.collect::<Result<_, ReplayError>>()?;
@@ -113,7 +118,7 @@ fn measure(args: &Replay, stage: &Stage) -> Result<Report, ReplayError> {
     let at_once = thread::available_parallelism().map_or(1, Into::into);
     eprintln!("bench: {} replays, {at_once} at once", args.sessions);
     let seconds = stage.many(args.sessions, at_once)?.as_secs_f64();
-    Ok(Report { rounds: args.rounds, rows, share, sessions: args.sessions, at_once, seconds, chunks })
+    Ok(Report { rounds: args.rounds, rows, share, sessions: args.sessions, at_once, seconds, chunks, record })
 }
 
 /// A server, an agent, and one recorded session of the two.
@@ -139,11 +144,33 @@ impl Stage {
         std::fs::write(ground.dir.join("policy.toml"), policy)?;
         let mut stage = Self { ground, port, recorded: String::new() };
         stage.time(&stage.run())?;
-        let traces = stage.ground.dir.join("state/traces");
-        let newest =
-            std::fs::read_dir(traces)?.flatten().map(|e| e.file_name().to_string_lossy().into_owned()).max();
-        stage.recorded = newest.ok_or(ReplayError::Nothing)?;
+        stage.recorded = stage.newest()?;
         Ok(stage)
+    }
+
+    fn newest(&self) -> Result<String, ReplayError> {
+        let traces = std::fs::read_dir(self.ground.dir.join("state/traces"))?;
+        let newest = traces.flatten().map(|entry| entry.file_name().to_string_lossy().into_owned()).max();
+        newest.ok_or(ReplayError::Nothing)
+    }
+
+    /// What writing a replay's trace takes: events, payloads, hashes and signatures, as the writer's own bench has it.
+    fn record(&self) -> Result<f64, ReplayError> {
+        self.time(&self.replay())?;
+        let trace = self.ground.dir.join("state/traces").join(self.newest()?);
+        let mut cargo = crate::command::cargo();
+        cargo.current_dir(crate::workspace::root()).args([
+            "bench",
+            "--quiet",
+            "--package",
+            "cofferdam-trace",
+        ]);
+        cargo.args(["--bench", "append", "--", "--again"]).arg(trace);
+        let failed = |reason: String| ReplayError::Failed { line: "the writer's bench".into(), reason };
+        let said = crate::command::stdout(&mut cargo).map_err(|error| failed(error.to_string()))?;
+        let micros = said.split_once("events: ").and_then(|(_, rest)| rest.split_once(" us"));
+        let micros = micros.and_then(|(micros, _)| micros.parse::<f64>().ok());
+        micros.map(|micros| micros / 1e3).ok_or_else(|| failed(said))
     }
 
     fn bare(&self) -> Vec<String> {
@@ -273,6 +300,15 @@ impl fmt::Display for Report {
         }
         if let Some(Estimate { value, low, high }) = self.share {
             writeln!(f, "a replay beyond the agent alone: {value:.1} ms ({low:.1} to {high:.1})")?;
+        }
+        if let Some((_, Summary { median, .. })) = self.rows.last() {
+            let share = 100.0 * self.record / median;
+            let goal = if share < RECORDING { "holds" } else { "does not hold" };
+            let record = self.record;
+            writeln!(
+                f,
+                "of it the record: {record:.2} ms, {share:.1} % of a replay; under {RECORDING} %: {goal}"
+            )?;
         }
         if let Some(chunks) = &self.chunks {
             writeln!(f, "{chunks}")?;

@@ -50,7 +50,7 @@ const BEGIN: &str = r#"
 set -e
 cd "$1"
 openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 2 -subj /CN=db.internal \
-    -addext subjectAltName=DNS:db.internal -keyout key.pem -out cert.pem 2> /dev/null
+    -addext subjectAltName=DNS:db.internal -addext basicConstraints=critical,CA:FALSE -keyout key.pem -out cert.pem 2> /dev/null
 chmod 600 key.pem
 bin=$(ls -d /usr/lib/postgresql/*/bin | sort -V | tail -1)
 "$bin/initdb" -D data -U owner -A trust -E UTF8 --no-sync > /dev/null

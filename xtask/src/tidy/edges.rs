@@ -29,9 +29,13 @@ const MAY_USE: &[(&str, &[&str])] = &[
     // `seal` for the digests of changed files.
     ("runtime-process", &["model", "sys", "seal", "runtime"]),
     ("guest", &["sys"]),
+    // It makes a tree of files, and does not know what becomes of it. `seal` for the digests of what it takes.
+    ("image", &["model", "seal"]),
     // A machine's inside is a sandbox of the process tier, and so is what stands around its VMM.
     ("inside", &["model", "sys", "runtime", "runtime-process", "guest"]),
     ("runtime-vm", &["model", "sys", "seal", "runtime", "runtime-process", "guest", "inside"]),
+    // It knows modules and bytes, and nothing of sessions.
+    ("runtime-wasm", &[]),
     (
         "engine",
         &[
@@ -50,7 +54,9 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "runtime",
             "runtime-process",
             "runtime-vm",
+            "runtime-wasm",
             "guest",
+            "image",
         ],
     ),
     ("api", &["model"]),
@@ -69,6 +75,7 @@ const HOMES: &[(&str, &[&str], &str)] = &[
     ("rusqlite", &["store"], "only `store` has SQL"),
     ("ring", &["seal"], "only `seal` does cryptography"),
     ("p256", &["seal"], "only `seal` does cryptography"),
+    ("wasmi", &["runtime-wasm"], "only `runtime-wasm` runs modules"),
     ("clap", &["cli", "xtask"], "only the doors read command lines"),
 ];
 

@@ -1,7 +1,8 @@
-//! `cofferdam pool` and `cofferdam volume`: what is kept for sessions that are yet to be.
+//! `cofferdam pool`, `cofferdam volume` and `cofferdam image`: what is kept for sessions that are yet to be.
 
-use clap::Subcommand;
-use cofferdam_model::VolumeName;
+use clap::{Args, Subcommand};
+use cofferdam_model::{Bytes, ImageName, VolumeName};
+use std::path::PathBuf;
 
 #[derive(Subcommand)]
 pub(crate) enum PoolCommand {
@@ -30,4 +31,40 @@ pub(crate) enum VolumeCommand {
         /// NAME or OWNER/NAME
         name: VolumeName,
     },
+}
+
+#[derive(Subcommand)]
+pub(crate) enum ImageCommand {
+    /// Take one in from a directory, an archive or a registry: verified, unpacked, named
+    Import(Box<ImageImport>),
+    /// List them
+    Ls,
+    /// Tell of one: what it runs, and what of it was left out
+    Show {
+        /// A name, a digest, or the beginning of one
+        image: String,
+    },
+    /// Remove a name, and with the last one the image; not while a session or a snapshot has it
+    Rm {
+        /// A name, a digest, or the beginning of one
+        image: String,
+    },
+}
+
+#[derive(Args)]
+pub(crate) struct ImageImport {
+    /// An OCI layout, an OCI or Docker archive, or docker://HOST[:PORT]/REPO[:TAG|@DIGEST]
+    pub(crate) from: String,
+    /// What to call it [default: after where it is from]
+    #[arg(long)]
+    pub(crate) name: Option<ImageName>,
+    /// Which of several that are there, by its name or tag
+    #[arg(long = "ref", value_name = "REF")]
+    pub(crate) wanted: Option<String>,
+    /// Most bytes of its files, all together [default: 16G]
+    #[arg(long, value_name = "SIZE")]
+    pub(crate) most: Option<Bytes>,
+    /// A file with USER:PASSWORD for the registry
+    #[arg(long, value_name = "FILE")]
+    pub(crate) login_file: Option<PathBuf>,
 }

@@ -270,6 +270,9 @@ pub(crate) struct Exec {
     /// Make the command a transaction of its own: auto (kept if it exits with 0), commit, rollback
     #[arg(long, value_name = "WHICH", num_args = 0..=1, require_equals = true, default_missing_value = "auto")]
     pub(crate) tx: Option<ExecTx>,
+    /// Run it in a fork of the session that ends with it and of which nothing is kept; of a machine, in a machine of its own
+    #[arg(long, conflicts_with_all = ["detach", "tx"])]
+    pub(crate) apart: bool,
     /// A name, an id, or the beginning of one
     pub(crate) session: String,
     /// The command and its arguments

@@ -7,6 +7,7 @@ pub(crate) mod doctor;
 pub(crate) mod escape;
 pub(crate) mod gate;
 pub(crate) mod generate;
+pub(crate) mod image;
 pub(crate) mod init;
 pub(crate) mod key;
 pub(crate) mod machine;

@@ -87,7 +87,7 @@ pub(crate) fn spec(
     macro_rules! replaces {
         ($($flag:ident => $field:expr),+) => { $(if args.$flag.is_some() { $field = args.$flag; })+ };
     }
-    replaces!(floor => spec.floor, workdir => spec.workdir, policy => spec.policy, tools => spec.tools, tool => spec.tool, cpu => spec.limits.cpu, memory => spec.limits.memory);
+    replaces!(floor => spec.floor, workdir => spec.workdir, workdir_at => spec.shown_at, image => spec.image, policy => spec.policy, tools => spec.tools, tool => spec.tool, cpu => spec.limits.cpu, memory => spec.limits.memory);
     replaces!(pids => spec.limits.pids, disk => spec.limits.disk, files => spec.limits.files);
     replaces!(timeout => spec.limits.timeout, output => spec.limits.output);
     spec.nested |= args.nested;

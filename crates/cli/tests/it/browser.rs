@@ -251,6 +251,9 @@ fn playwright_is_judged_recorded_and_replayed() {
         assert!(lines[4].contains("cofferdam: navigate is denied"), "{out}");
         assert!(lines[5].contains("sessions of people are not its business"), "{out}");
         assert_eq!(lines[6], "Done");
+        // Nothing was fetched that nobody asked for: no dictionary for the fields that were filled in.
+        let asked = stage.site.bodies("egress.decided");
+        assert!(asked.iter().all(|body| body["host"].as_str().unwrap().ends_with(".example")), "{asked:#?}");
         insta::allow_duplicates! {
         insta::assert_snapshot!(stage.told().join("\n"), @r##"
         allow open

@@ -64,6 +64,7 @@ fn the_commands_are_these() {
       verify   Check a gate's signed result
       step     Tell of a workflow's steps, inside a session
       pool     Keep sandboxes prepared, so that a session begins sooner
+      image    Take in, list and remove images for the roots of sandboxes
       volume   Make, list and remove directories that sessions share and that
                outlive them
       usage    Tell what sessions that stay have used, in all or second by second

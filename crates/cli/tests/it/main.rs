@@ -23,11 +23,15 @@ mod escape_score;
 #[cfg(test)]
 mod gate;
 #[cfg(test)]
+mod image;
+#[cfg(test)]
 mod init;
 #[cfg(test)]
 mod limits;
 #[cfg(test)]
 mod live;
+#[cfg(test)]
+mod machine_faults;
 #[cfg(test)]
 mod mcp;
 #[cfg(test)]
@@ -58,6 +62,8 @@ mod serve;
 mod sign;
 #[cfg(test)]
 mod snapshot;
+#[cfg(test)]
+mod ssh;
 #[cfg(test)]
 mod steps;
 #[cfg(test)]

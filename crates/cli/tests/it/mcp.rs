@@ -2,7 +2,7 @@
 //! SDK), and some that lie.
 
 use crate::{BINARY, site};
-use cofferdam_testkit::{Done, Mode, Running, Server, Site, eventually, is_root};
+use cofferdam_testkit::{Done, Mode, Running, Server, Site, is_root};
 use serde_json::{Value, json};
 use std::fs;
 
@@ -197,12 +197,9 @@ fn a_call_waits_for_a_person() {
     staged(|stage| {
         for (word, expected) in [("allow", "ok refunded 900"), ("deny", "error cofferdam: a person said no")]
         {
-            let client = stage
+            let mut client = stage
                 .client(&["--policy", &stage.policy()], &[r#"refund {"charge": "ch_2", "amount": 900}"#]);
-            let waiting: Value = eventually("a call to be held", || {
-                let told = stage.site.call(&["approve", "ls", "--json"]).exits(0).out();
-                serde_json::from_str::<Vec<Value>>(&told).unwrap().pop()
-            });
+            let waiting = stage.site.held(&mut client);
             assert_eq!(waiting["request"]["rule"], "refunds");
             assert_eq!(waiting["request"]["url"], r#"refund {"amount":900,"charge":"ch_2"}"#);
             stage.site.call(&["approve", word, waiting["id"].as_str().unwrap()]).exits(0);

@@ -2,7 +2,7 @@
 //! on the way out.
 
 use crate::BINARY;
-use cofferdam_testkit::{Call, Mode, Server, Site, eventually, is_root};
+use cofferdam_testkit::{Call, Mode, Server, Site, is_root};
 use serde_json::{Value, json};
 use std::fs;
 use std::io::{BufRead, BufReader};
@@ -149,11 +149,8 @@ fn calls_by_http_are_judged_before_they_leave() {
 fn a_call_by_http_waits_for_a_person() {
     staged(|stage| {
         for (word, expected) in [("allow", "ok refunded 7"), ("deny", "error cofferdam: a person said no")] {
-            let client = stage.client("auto", &[r#"refund {"amount": 7}"#]).start();
-            let waiting: Value = eventually("a call to be held", || {
-                let told = stage.site.call(&["approve", "ls", "--json"]).exits(0).out();
-                serde_json::from_str::<Vec<Value>>(&told).unwrap().pop()
-            });
+            let mut client = stage.client("auto", &[r#"refund {"amount": 7}"#]).start();
+            let waiting = stage.site.held(&mut client);
             assert_eq!(waiting["request"]["url"], r#"refund {"amount":7}"#);
             stage.site.call(&["approve", word, waiting["id"].as_str().unwrap()]).exits(0);
             let out = client.finish().exits(0).out();

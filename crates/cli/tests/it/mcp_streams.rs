@@ -3,7 +3,7 @@
 //! with servers that lie.
 
 use crate::BINARY;
-use cofferdam_testkit::{Call, Mode, Server, Site, eventually, is_root};
+use cofferdam_testkit::{Call, Mode, Server, Site, is_root};
 use serde_json::{Value, json};
 use std::fs;
 use std::io::{BufRead, BufReader};
@@ -269,11 +269,8 @@ fn what_a_server_asks_in_a_stream_reaches_nobody_unless_a_rule_allows_it() {
 fn what_a_server_asks_in_a_stream_waits_for_a_person() {
     staged(SDK_SERVER, |stage| {
         for (word, expected) in [("allow", "ok said yes"), ("deny", "error ")] {
-            let client = stage.client(SDK_CLIENT, Some("review"), &["near hello"]).start();
-            let waiting: Value = eventually("a question of the server's to be held", || {
-                let told = stage.site.call(&["approve", "ls", "--json"]).exits(0).out();
-                serde_json::from_str::<Vec<Value>>(&told).unwrap().pop()
-            });
+            let mut client = stage.client(SDK_CLIENT, Some("review"), &["near hello"]).start();
+            let waiting = stage.site.held(&mut client);
             let what = waiting["request"]["url"].as_str().unwrap();
             assert!(what.starts_with("sampling/createMessage {"), "{waiting}");
             stage.site.call(&["approve", word, waiting["id"].as_str().unwrap()]).exits(0);

@@ -102,6 +102,7 @@ fn none_is_given_out_twice() {
             hall.asks(&["kill", &id]);
         }
         // More at once than are ready.
+        ready(site, 1);
         let all: Vec<String> = (0..3).map(|_| hall.create(&[])).collect();
         let info = pool(site);
         assert!(info["missed"].as_u64().unwrap() >= 1 && info["claimed"].as_u64().unwrap() >= 4, "{info}");

@@ -379,16 +379,10 @@ fn people_answer_as_they_did() {
     let policy = own.policy(&site, rules);
     let script =
         "for n in $WHAT; do curl -sS -o /dev/null -w \"$n %{http_code}\\n\" http://own.example/pay/$n; done";
-    let running = site.sh(script).with(&["--policy", &policy, "--env", "WHAT=yes no"]).start();
+    let mut running = site.sh(script).with(&["--policy", &policy, "--env", "WHAT=yes no"]).start();
     for verb in ["allow", "deny"] {
-        let waiting = || {
-            let listed = site.call(&["approve", "ls", "--json"]).exits(0).out();
-            serde_json::from_str::<Value>(&listed)
-                .ok()
-                .and_then(|all| Some(all.get(0)?["id"].as_str()?.to_owned()))
-        };
-        let id = cofferdam_testkit::eventually("a held request", waiting);
-        site.call(&["approve", verb, &id]).exits(0);
+        let waiting = site.held(&mut running);
+        site.call(&["approve", verb, waiting["id"].as_str().unwrap()]).exits(0);
     }
     assert_eq!(running.finish().exits(0).out(), "yes 200\nno 403\n");
     drop(own);

@@ -200,7 +200,8 @@ fn mistakes_are_named_with_the_way_out() {
     check(&["--for", "a.example", "--as", "sigv4", "bearer"], FIRST, "declare no other place");
     check(&["--for", "a.example", "--scope", "s3"], FIRST, "leave out --scope");
     check(&["--for", "a.example", "--as", "hmac:/nonexistent"], FIRST, "/nonexistent");
-    check(&["--for", "a.example", "--as", "ssh"], FIRST, "bearer, basic, header:NAME");
+    check(&["--for", "a.example", "--as", "telnet"], FIRST, "bearer, basic, header:NAME");
+    check(&["--for", "a.example", "--as", "ssh"], FIRST, "no private key of OpenSSH");
     check(&["--preset", "strip"], FIRST, "stripe");
     check(&["--for", "a.example", "--env", "PATH"], FIRST, "--env");
     check(&["--for", "a.example", "--live"], FIRST, "--live");

@@ -2,7 +2,7 @@
 //! exporter of OpenTelemetry's own SDK.
 
 use crate::BINARY;
-use cofferdam_testkit::{Call, Mode, Server, Site, eventually, is_root};
+use cofferdam_testkit::{Call, Mode, Server, Site, is_root};
 use serde_json::{Value, json};
 use std::fs;
 
@@ -111,11 +111,8 @@ fn a_step_is_held_to_the_rules_about_it() {
         let done = stage.sh("$COFFERDAM step start think && $COFFERDAM step start wipe").exits(2);
         assert!(done.err().contains("denied by rule never: not from here"), "{}", done.err());
         for (word, code) in [("allow", 0), ("deny", 2)] {
-            let running = stage.sh("$COFFERDAM step start deploy-eu --input '{\"v\": 7}'").start();
-            let waiting: Value = eventually("a step to be held", || {
-                let told = stage.site.call(&["approve", "ls", "--json"]).exits(0).out();
-                serde_json::from_str::<Vec<Value>>(&told).unwrap().pop()
-            });
+            let mut running = stage.sh("$COFFERDAM step start deploy-eu --input '{\"v\": 7}'").start();
+            let waiting = stage.site.held(&mut running);
             assert_eq!(waiting["request"]["url"], r#"deploy-eu {"v":7}"#);
             stage.site.call(&["approve", word, waiting["id"].as_str().unwrap()]).exits(0);
             running.finish().exits(code);

@@ -43,8 +43,15 @@ const FLAGS: &[&str] = &[
     "about:blank",
 ];
 
+/// No flag says these: who fills in a field would have it fetch a dictionary first, and ask whether a password is known.
+const PREFERENCES: &str = r#"{"browser":{"enable_spellchecking":false},"credentials_enable_service":false,
+"profile":{"password_manager_enabled":false,"password_manager_leak_detection":false},"safebrowsing":{"enabled":false},
+"spellcheck":{"dictionary":"","dictionaries":[],"use_spelling_service":false}}"#;
+
 /// The shell puts its own input and output where the browser looks for them.
-const SHELL: &str = "exec \"$0\" \"$@\" 3<&0 4>&1 </dev/null >/dev/null";
+const SHELL: &str = r#"d=$1; p=$2; shift 2
+mkdir -p "$d/Default" && [ -e "$d/Default/Preferences" ] || printf %s "$p" > "$d/Default/Preferences"
+exec "$0" "$@" 3<&0 4>&1 </dev/null >/dev/null"#;
 
 /// The system's, which is shown inside whoever the caller is.
 pub(super) fn find() -> Result<String, EngineError> {
@@ -59,7 +66,8 @@ pub(super) fn find() -> Result<String, EngineError> {
 
 /// `key` is the digest of the public key of the session's certificates, in base64.
 pub(super) fn command(program: &str, own_sandbox: bool, proxy: SocketAddr, key: &str) -> Vec<String> {
-    let mut argv: Vec<String> = ["/bin/sh", "-c", SHELL, program].map(str::to_owned).to_vec();
+    let mut argv: Vec<String> =
+        ["/bin/sh", "-c", SHELL, program, PROFILE, PREFERENCES].map(str::to_owned).to_vec();
     argv.push(format!("--user-data-dir={PROFILE}"));
     argv.push(format!("--proxy-server=http://{proxy}"));
     // The certificates of this key are the session's own; behind them the proxy checks whoever it speaks to.

@@ -53,6 +53,10 @@ impl Supervisor {
             }
             (None, Some(name)) => {
                 let found = shelf::find(&self.engine.home, &name).map_err(told)?;
+                if found.image.is_some() {
+                    let text = "an archive holds a work dir, and not what was done to an image".to_owned();
+                    return Err(Reply::Refused(text));
+                }
                 (found.session, found.workdir, Origin { layers: found.layers, since: found.since })
             }
             (None, None) => return Err(Reply::Refused("name a session or a snapshot".into())),
@@ -91,6 +95,7 @@ impl Supervisor {
                 workdir: about.workdir,
                 layers: made,
                 since: about.since,
+                image: None,
             })
         });
         self.shelf.let_go(&reader);

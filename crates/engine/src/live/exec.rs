@@ -4,8 +4,8 @@
 use crate::Engine;
 use crate::control::{ExecAsked, Lines, Question, Reply, asking, tell, unexpected};
 use crate::error::EngineError;
+use crate::heard::listen;
 use crate::relay::{Stdio, current_size};
-use crate::session::listen;
 use cofferdam_model::{BoxUser, Bytes, ExecTx, Exit, SessionId, Settled, Span, Usage};
 use cofferdam_sys::signal::Signals;
 use cofferdam_sys::terminal::RawMode;

@@ -87,8 +87,13 @@ impl Engine {
         Reader::open(&self.home.trace_dir(session)).is_ok_and(|trace| trace.is_live())
     }
 
-    /// By name, by id or by the beginning of one. Of two with one name the one that lives is meant.
+    /// By id, by name or by the beginning of an id. Of two with one name the one that lives is meant. Programs give the
+    /// whole id with every command, and no other session is looked at for them.
     pub fn find_session(&self, name: &str) -> Result<SessionId, EngineError> {
+        let whole = name.parse::<SessionId>().ok();
+        if let Some(info) = whole.and_then(|session| register::find(&self.home, &session)) {
+            return Ok(info.session);
+        }
         let on_file = register::all(&self.home);
         let named = |info: &&SessionInfo| info.live.as_ref().is_some_and(|l| l.name.as_deref() == Some(name));
         let mut fitting: Vec<&SessionInfo> = on_file.iter().filter(named).collect();

@@ -189,7 +189,15 @@ mod tests {
         let (name, workdir) = ("kept".to_owned(), PathBuf::from("/w"));
         let layers = vec![one.clone()];
         shelf
-            .write(&Snapshot { name, session: session.clone(), taken_us: 1, workdir, layers, since })
+            .write(&Snapshot {
+                name,
+                session: session.clone(),
+                taken_us: 1,
+                workdir,
+                layers,
+                since,
+                image: None,
+            })
             .unwrap();
         assert!(shelf.check_name("kept").is_err() && shelf.check_name("../x").is_err());
         shelf.let_go(&session);

@@ -8,7 +8,7 @@ use crate::control::{CreateAsked, Origin, Question, Reply, unexpected};
 use crate::environment::Caller;
 use crate::error::EngineError;
 use crate::record::now_us;
-use cofferdam_model::{Provenance, SessionId, Snapshot};
+use cofferdam_model::{Digest, Provenance, SessionId, Snapshot};
 
 impl Holder {
     /// Moves what the session did so far to the shelf, and goes on over it.
@@ -51,6 +51,7 @@ impl Holder {
             workdir: self.standing.workdir.clone(),
             layers,
             since,
+            image: self.standing.image_digest(),
         })
     }
 
@@ -58,6 +59,7 @@ impl Holder {
     pub(super) fn restore(&mut self, name: &str, by: &str) -> Result<(), EngineError> {
         let snapshot = shelf::find(&self.standing.home, name)?;
         of_workdir(&snapshot, &self.standing.workdir)?;
+        of_image(&snapshot, self.standing.image_digest())?;
         self.make_ready(false, by)?;
         let session = self.standing.session.clone();
         let before = self.shelf.held(&session);
@@ -77,6 +79,10 @@ impl Holder {
     pub(super) fn fork(&mut self, count: usize, by: &str) -> Result<CreateAsked, EngineError> {
         if count == 0 && self.standing.sandbox.keeps_processes() {
             let text = "the files of a machine are its own and cannot be put into an archive: copy them out with `session cp`";
+            return Err(EngineError::Declined(text.into()));
+        }
+        if count == 0 && self.standing.image.is_some() {
+            let text = "an archive holds a work dir, and not what was done to an image: keep a snapshot";
             return Err(EngineError::Declined(text.into()));
         }
         let (layers, since) = self.freeze(false, by)?;
@@ -101,6 +107,19 @@ pub(super) fn of_workdir(snapshot: &Snapshot, workdir: &std::path::Path) -> Resu
     Err(EngineError::Declined(format!(
         "the snapshot `{name}` is of the work dir {of}, and means nothing over another: use `--workdir {of}`"
     )))
+}
+
+pub(super) fn of_image(snapshot: &Snapshot, image: Option<Digest>) -> Result<(), EngineError> {
+    if snapshot.image == image {
+        return Ok(());
+    }
+    let name = &snapshot.name;
+    Err(EngineError::Declined(match snapshot.image {
+        Some(image) => {
+            format!("the snapshot `{name}` is over the image {image}, and means nothing over another")
+        }
+        None => format!("the snapshot `{name}` is of a session without an image: leave --image out"),
+    }))
 }
 
 impl Engine {

@@ -192,7 +192,7 @@ impl Supervisor {
         let error = |error: EngineError| Reply::error(&error);
         let operator = Operator::load(&self.engine.home).map_err(error)?;
         if let Some(name) = &asked.snapshot {
-            asked.from = Some(self.from(name, &asked.spec).map_err(error)?);
+            asked.from = Some(self.from(name, &mut asked.spec).map_err(error)?);
         }
         if asked.from.is_some() {
             // They could be told and kept only together with what lies on disk.
@@ -204,11 +204,12 @@ impl Supervisor {
         }
         let name = asked.spec.live.name.clone();
         self.reserve(name.as_deref(), &operator)?;
-        let kind = Kind::of(&asked.spec);
+        let kind = asked.spec.image.is_none().then(|| Kind::of(&asked.spec));
         let (opened, told) = sync_channel::<Result<Opened, Reply>>(1);
         let (this, named) = (self.clone(), name.clone());
         let order: Order = Box::new(move |prepared| this.hold(asked, operator, named, prepared, &opened));
-        let started = match self.pool.claim(kind) {
+        // What is prepared has the host's directories.
+        let started = match kind.and_then(|kind| self.pool.claim(kind)) {
             // It waits for nothing else, and for this once.
             Some(to) => match to.send(order) {
                 Ok(()) => Ok(()),
@@ -268,10 +269,16 @@ impl Supervisor {
     }
 
     /// What a session over this work dir begins with, to have the files of a snapshot.
-    fn from(&self, name: &str, spec: &SessionSpec) -> Result<Origin, EngineError> {
+    fn from(&self, name: &str, spec: &mut SessionSpec) -> Result<Origin, EngineError> {
         let snapshot = shelf::find(&self.engine.home, name)?;
         let workdir = spec.workdir.clone().unwrap_or_default();
         snapshot::of_workdir(&snapshot, &workdir)?;
+        let named = spec.image.as_deref().map(|name| self.engine.image(name)).transpose()?;
+        match (&named, snapshot.image) {
+            // It knows what it lies over.
+            (None, Some(image)) => spec.image = Some(image.to_string()),
+            (named, _) => snapshot::of_image(&snapshot, named.as_ref().map(|image| image.digest))?,
+        }
         Ok(Origin { layers: snapshot.layers, since: snapshot.since })
     }
 

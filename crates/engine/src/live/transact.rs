@@ -168,8 +168,8 @@ impl Holder {
         let settled = self.standing.sandbox.settle(keep);
         self.meet_guest()?;
         let decided = crate::standing::decided(keep, by, &changes, settled?.skipped);
-        if keep {
-            // The work dir holds all of it now.
+        // The work dir holds all of it now; what was done to an image still lies beside it.
+        if keep && self.standing.image.is_none() {
             self.shelf.let_go(&self.standing.session);
         }
         self.standing.recorder.append(None, &Body::ChangesDecided(decided.clone()))?;

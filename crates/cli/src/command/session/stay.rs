@@ -34,6 +34,8 @@ pub(super) fn create(engine: &Engine, create: Create, output: &Output) -> Result
 
 pub(super) fn exec(engine: &Engine, exec: Exec, output: &Output) -> Result<u8, Failure> {
     let session = engine.find_session(&exec.session)?;
+    let fork = exec.apart.then(|| Fork::of(engine, &session)).transpose()?;
+    let session = fork.as_ref().map_or(session, |fork| fork.session.clone());
     let terminal = io::stdin().is_terminal() && io::stdout().is_terminal() && !exec.detach;
     let env = exec.env.iter().map(|entry| variable(entry)).collect::<Result<_, _>>()?;
     let program = exec.command.first().cloned().unwrap_or_default();
@@ -58,6 +60,26 @@ pub(super) fn exec(engine: &Engine, exec: Exec, output: &Output) -> Result<u8, F
     let outcome = engine.exec_live(&session, asked, &stdio()?)?;
     report(&session, &program, &outcome, output);
     Ok(u8::try_from(outcome.exit.code().rem_euclid(256)).unwrap_or(1))
+}
+
+/// A session for one command, which ends with it.
+struct Fork<'e> {
+    engine: &'e Engine,
+    session: SessionId,
+}
+
+impl<'e> Fork<'e> {
+    fn of(engine: &'e Engine, session: &SessionId) -> Result<Self, Failure> {
+        let forked = engine.fork_session(session, 1)?.into_iter().next();
+        let nothing = || Failure::Usage(format!("session {session} was not forked"));
+        Ok(Self { engine, session: forked.ok_or_else(nothing)? })
+    }
+}
+
+impl Drop for Fork<'_> {
+    fn drop(&mut self) {
+        let _ = self.engine.kill_session(&self.session, Some(Changes::Discard));
+    }
 }
 
 fn report(session: &SessionId, program: &str, outcome: &LiveOutcome, output: &Output) {

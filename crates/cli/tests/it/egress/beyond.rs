@@ -50,6 +50,54 @@ fn a_budget_is_spent() {
     });
 }
 
+const DECLARED: &str = r#"
+[[rule]]
+id = "reads"
+reason = "looking is free"
+effect = "allow"
+host = "api.corp.example"
+methods = ["GET"]
+
+[[rule]]
+id = "refund"
+reason = "the one way to give money back"
+effect = "allow"
+host = "api.corp.example"
+methods = ["POST"]
+paths = ["/refunds"]
+schema = """
+{ "type": "object", "required": ["charge", "amount"], "additionalProperties": false,
+  "properties": { "charge": { "type": "string" }, "amount": { "type": "integer", "maximum": 500 } } }
+"""
+"#;
+
+/// What is declared is the only way to write, and only as it is declared.
+#[test]
+fn a_write_keeps_to_its_declaration() {
+    staged_once(|stage| {
+        stage.policy(DECLARED);
+        let script = format!(
+            "go() {{ curl -sS -o answer -w '%{{http_code}} ' {AUTH} -H \"content-type: ${{3-application/json}}\" -d \"$2\" \"https://api.corp.example$1\"; head -n 1 answer; echo; }}\n\
+             go /refunds '{{\"charge\": \"ch_1\", \"amount\": 5}}'\n\
+             go /refunds '{{\"charge\": \"ch_1\", \"amount\": 501}}'\n\
+             go /refunds '{{\"charge\": \"ch_1\", \"amount\": 5, \"to\": \"me\"}}'\n\
+             go /refunds '{{\"charge\": \"ch_1\", \"amount\": 5, \"amount\": 501}}'\n\
+             go /refunds '{{\"charge\": '\n\
+             go /refunds 'charge=ch_1&amount=5' application/x-www-form-urlencoded\n\
+             go /transfers '{{\"charge\": \"ch_1\", \"amount\": 5}}'\n\
+             curl -sS -o /dev/null -w '%{{http_code}}\\n' {AUTH} https://api.corp.example/refunds"
+        );
+        let out = stage.sh(&script).exits(0).out();
+        let lines: Vec<&str> = out.lines().filter(|line| !line.is_empty()).collect();
+        assert!(lines.len() == 8 && lines[0].starts_with("200 ") && lines[7] == "200", "{out}");
+        assert!(lines[1..7].iter().all(|line| line.starts_with("4")), "{out}");
+        assert!(lines[1].contains("denied by rule refund: /amount"), "{out}");
+        let seen = stage.server.seen_with(&stage.real);
+        let seen: Vec<_> = seen.iter().map(|seen| (seen["method"].as_str(), seen["path"].as_str())).collect();
+        assert_eq!(seen, [(Some("POST"), Some("/refunds")), (Some("GET"), Some("/refunds"))]);
+    });
+}
+
 /// Keys that are in no vault, on their way out in a body. The words are made here, so that no file of ours holds one.
 #[test]
 fn keys_of_others_do_not_leave_in_a_body() {

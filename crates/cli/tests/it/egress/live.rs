@@ -159,14 +159,6 @@ host = "api.stripe.com"
 methods = ["POST"]
 "#;
 
-/// The one request that waits.
-fn held(stage: &Stage<'_>) -> Value {
-    eventually("a request to be held", || {
-        let told = stage.site.call(&["approve", "ls", "--json"]).exits(0).out();
-        serde_json::from_str::<Vec<Value>>(&told).unwrap().pop()
-    })
-}
-
 fn refund(stage: &Stage<'_>) -> Running {
     let curl =
         "curl -sS -u \"$KEY:\" -d charge=ch_1 https://api.stripe.com/v1/refunds -w '\\n%{http_code}\\n'";
@@ -181,8 +173,8 @@ fn a_request_waits_for_a_person() {
             ("allow", "200", "\"object\": \"refund\"", "allowed", 1),
             ("deny", "403", "; held by rule refunds: money leaves", "denied", 1),
         ] {
-            let running = refund(stage);
-            let waiting = held(stage);
+            let mut running = refund(stage);
+            let waiting = stage.site.held(&mut running);
             assert_eq!(waiting["request"]["rule"], "refunds", "{waiting}");
             assert_eq!(waiting["request"]["url"], "https://api.stripe.com/v1/refunds", "{waiting}");
             let listed = stage.site.call(&["approve", "ls"]).exits(0).out();
@@ -197,6 +189,24 @@ fn a_request_waits_for_a_person() {
             assert_eq!((answered.len(), &answered[0]["answer"]), (1, &json!(answer)));
             assert_eq!(answered[0]["by"], format!("uid {}", stage.site.mode.ids().0));
         }
+    });
+}
+
+/// C5: who asks before it sends its body is not told to send it while the request waits, nor when it is denied.
+#[test]
+fn a_body_that_asks_first_waits_too() {
+    staged_once(|stage| {
+        stage.policy(&format!("{ALL}{REVIEW}"));
+        let curl = "head -c 300000 /dev/zero > body; curl -sS --http1.1 -o /dev/null --expect100-timeout 100 \
+            -H 'Expect: 100-continue' -u \"$KEY:\" --data-binary @body https://api.stripe.com/v1/refunds \
+            -w '%{http_code} %{size_upload}\\n'";
+        for (word, expected) in [("deny", "403 0\n"), ("allow", "200 300000\n")] {
+            let mut running = stage.sh(curl).start();
+            let waiting = stage.site.held(&mut running);
+            stage.site.call(&["approve", word, waiting["id"].as_str().unwrap()]).exits(0);
+            assert_eq!(running.finish().exits(0).out(), expected);
+        }
+        assert_eq!(stage.server.seen_with(&stage.real).len(), 1);
     });
 }
 
@@ -216,8 +226,8 @@ fn a_request_whose_client_leaves_is_withdrawn() {
 fn a_kill_sends_nothing_that_was_held() {
     staged(|stage| {
         stage.policy(&format!("{ALL}{REVIEW}"));
-        let running = refund(stage);
-        held(stage);
+        let mut running = refund(stage);
+        stage.site.held(&mut running);
         running.signal(Signal::KILL);
         assert_eq!(running.finish().code(), -9);
         let marker = stage.site.root().to_str().unwrap().to_owned();

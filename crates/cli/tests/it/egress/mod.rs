@@ -4,6 +4,7 @@
 mod agents;
 mod beyond;
 mod clients;
+mod frames;
 mod leaks;
 mod live;
 mod local;

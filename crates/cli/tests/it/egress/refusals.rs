@@ -327,7 +327,7 @@ def say(text, to):
             return len(stream.recv(100))
         except ConnectionResetError:
             return 0
-print(say(b"SSH-2.0-OpenSSH_9.2\r\n", ("8.8.8.8", 22)), say(b"\x10\x0c\x00\x04MQTT\x04\x02\x00\x3c\x00\x00", ("open.corp.example", 1883)))
+print(say(b"*1\r\n$4\r\nPING\r\n", ("8.8.8.8", 6379)), say(b"\x10\x0c\x00\x04MQTT\x04\x02\x00\x3c\x00\x00", ("open.corp.example", 1883)))
 print(say(b"GET /x HTTP/1.1\r\nHost: plain.corp.example\r\n\r\n", ("plain.corp.example", 80)) > 0)
 with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as stream:
     stream.sendto(b"\xc0\x00\x00\x00\x01" + bytes(1195), ("8.8.8.8", 443))
@@ -340,7 +340,7 @@ except PermissionError:
         assert_eq!(stage.python(program).exits(0).out(), "0 0\nTrue\nno raw sockets\n");
         let refused: Vec<Value> =
             stage.refused("not-http-or-tls").iter().map(|body| body["destination"].clone()).collect();
-        assert_eq!(refused, ["8.8.8.8:22", "open.corp.example:1883"]);
+        assert_eq!(refused, ["8.8.8.8:6379", "open.corp.example:1883"]);
         let strays = stage.site.bodies("packet.stray");
         assert!(strays.iter().any(|body| body["destination"] == "8.8.8.8:443"), "{strays:#?}");
         assert_eq!(strays.len(), 2, "{strays:#?}");

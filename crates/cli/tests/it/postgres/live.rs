@@ -76,11 +76,8 @@ fn a_statement_waits_for_a_person() {
         "{READ}\n[[rule]]\nid = \"ask\"\nreason = \"people decide on deletions\"\neffect = \"review\"\nsql = \"delete\"\nhost = \"db.internal\"\n"
     );
     staged(&rules, |stage| {
-        let running = stage.psql("DELETE FROM audit WHERE note = 'nobody wrote this'").start();
-        let waiting = eventually("the statement to be held", || {
-            let told = stage.site.call(&["approve", "ls", "--json"]).exits(0).out();
-            serde_json::from_str::<Vec<Value>>(&told).unwrap().pop()
-        });
+        let mut running = stage.psql("DELETE FROM audit WHERE note = 'nobody wrote this'").start();
+        let waiting = stage.site.held(&mut running);
         assert_eq!(waiting["request"]["method"], "delete public.audit", "{waiting}");
         stage.site.call(&["approve", "allow", waiting["id"].as_str().unwrap()]).exits(0);
         running.finish().exits(0);

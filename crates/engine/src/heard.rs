@@ -1,0 +1,51 @@
+//! What a session listens to besides its command: signals, which are the command's, or a word from whoever runs several.
+
+use crate::error::EngineError;
+use crate::relay::{ExecId, FORWARDED, Relay, current_size};
+use crate::stop::Stop;
+use cofferdam_sys::signal::Signals;
+use rustix::io::Errno;
+use rustix::process::Signal;
+use std::os::fd::{AsFd, BorrowedFd};
+
+pub(crate) enum Heard<'a> {
+    Signals(Signals),
+    Stop(&'a Stop),
+}
+
+impl AsFd for Heard<'_> {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        match self {
+            Self::Signals(signals) => signals.as_fd(),
+            Self::Stop(stop) => stop.as_fd(),
+        }
+    }
+}
+
+pub(crate) fn forward(
+    signals: &Signals,
+    relay: &mut Relay,
+    id: ExecId,
+    tty: bool,
+) -> Result<(), EngineError> {
+    let failed = |errno: Errno| EngineError::Io { doing: "hear of signals", source: errno.into() };
+    for arrived in signals.take().map_err(failed)? {
+        if arrived.is(Signal::WINCH) {
+            if let Some(size) = current_size(rustix::stdio::stdin()).filter(|_| tty) {
+                relay.resize(id, size)?;
+            }
+        } else if let Ok(number) = u8::try_from(arrived.signal) {
+            relay.signal(id, number)?;
+        }
+    }
+    Ok(())
+}
+
+pub(crate) fn listen(tty: bool) -> Result<Signals, EngineError> {
+    let mut all = FORWARDED.to_vec();
+    if tty {
+        all.push(Signal::WINCH);
+    }
+    Signals::listen(&all)
+        .map_err(|errno| EngineError::Io { doing: "listen for signals", source: errno.into() })
+}
