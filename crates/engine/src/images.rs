@@ -123,7 +123,7 @@ impl Engine {
         drop(alone);
         let access = Access { login: asked.login.clone() };
         let most = Most { bytes: asked.most.map_or(Most::default().bytes, |most| most.0), ..Most::default() };
-        let mut source = cofferdam_image::open(place, access, making)?;
+        let mut source = cofferdam_image::open(place, access, making, most)?;
         let imported =
             cofferdam_image::import(source.as_mut(), asked.wanted.as_deref(), &making.join("rootfs"), most)?;
         let digest = imported.digest;
@@ -184,6 +184,10 @@ impl Engine {
         let hex = text.strip_prefix("sha256:").unwrap_or(text);
         let is_hex =
             hex.len() >= SHORTEST && hex.bytes().all(|b| b.is_ascii_digit() || (b'a'..=b'f').contains(&b));
+        // A whole digest is what it is, whatever anybody is called.
+        if let Ok(digest) = hex.parse::<Digest>() {
+            return self.image_dir(&digest).is_dir().then_some(digest).ok_or_else(missing);
+        }
         if let Ok(name) = text.parse::<ImageName>()
             && let Ok(digest) = fs::read_to_string(self.name_file(&name))
         {

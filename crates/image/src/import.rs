@@ -77,7 +77,7 @@ pub fn import(
             user: run.user.filter(|user| !user.is_empty()),
         },
         layers: count,
-        files: taken.entries,
+        files: taken.files,
         bytes: taken.bytes,
         notes: taken.notes,
         owners: tree.owners,

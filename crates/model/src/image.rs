@@ -36,7 +36,9 @@ impl FromStr for ImageName {
         let tagged = !tag.is_empty()
             && !tag.starts_with(['.', '-'])
             && tag.bytes().all(|b| b.is_ascii_alphanumeric() || b"._-".contains(&b));
-        match text.len() <= 128 && tagged && name.split('/').all(part) {
+        // Nobody is called by what another one is known by.
+        let digest = name.parse::<Digest>().is_ok();
+        match text.len() <= 128 && tagged && !digest && name.split('/').all(part) {
             true => Ok(Self(format!("{name}:{tag}"))),
             false => Err(ImageNameError(text.chars().take(200).collect())),
         }
@@ -121,7 +123,10 @@ mod tests {
             assert_eq!(text.parse::<ImageName>().unwrap().as_str(), full);
         }
         let long = "a".repeat(200);
-        for bad in ["", ":", "a:", "A", "../x", "a//b", "a/..", "-a", "a:..", "a b", "a:b:c", "a\0", &long] {
+        let digest = "0a".repeat(32);
+        for bad in
+            [&digest, "", ":", "a:", "A", "../x", "a//b", "a/..", "-a", "a:..", "a b", "a:b:c", "a\0", &long]
+        {
             assert!(bad.parse::<ImageName>().is_err(), "{bad}");
         }
     }

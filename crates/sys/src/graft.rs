@@ -56,7 +56,12 @@ pub(crate) fn put(graft: &Graft) -> Result<(), Errno> {
             Some(place) => place,
             None if !graft.make => return Ok(()),
             None => {
-                make(above.as_ref().unwrap_or(&root).as_fd(), name, dir)?;
+                let above = above.as_ref().unwrap_or(&root);
+                // A link of the root may lead into what was mounted in it before: nothing of that is made or removed.
+                if rustix::fs::fstat(above)?.st_dev != rustix::fs::fstat(&root)?.st_dev {
+                    return Err(Errno::XDEV);
+                }
+                make(above.as_fd(), name, dir)?;
                 found(root.as_fd(), path, dir, graft.own)?.ok_or(Errno::NOENT)?
             }
         };

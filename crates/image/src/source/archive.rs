@@ -4,16 +4,15 @@
 use super::{Blobs, Found, FoundImage, Layer, LayerOf, Source, resolve};
 use crate::error::ImageError;
 use crate::oci::{self, Descriptor, Index, Saved};
-use crate::unpack::decoded;
+use crate::unpack::{Most, decoded, tar_most};
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 use tar::EntryType;
 
-/// Members that an archive may have, and what one may hold that is compressed as a whole.
+/// Headers that an archive may have.
 const MEMBERS: usize = 100_000;
-const UNPACKED: u64 = 64 << 30;
 
 enum Member {
     At { from: u64, size: u64 },
@@ -27,10 +26,10 @@ pub(super) struct Archive {
 }
 
 impl Archive {
-    pub(super) fn open(path: &Path, scratch: &Path) -> Result<Self, ImageError> {
+    pub(super) fn open(path: &Path, scratch: &Path, most: Most) -> Result<Self, ImageError> {
         let place = path.display().to_string();
         let file = File::open(path).map_err(ImageError::io(format!("open {place}")))?;
-        let file = plain(file, &place, scratch)?;
+        let file = plain(file, &place, scratch, most)?;
         let members = index(&file).map_err(|error| ImageError::NoImage {
             place: place.clone(),
             what: format!("it cannot be read as an archive ({error})"),
@@ -143,7 +142,7 @@ fn flat(path: &Path) -> String {
 }
 
 /// The file itself, or what it holds.
-fn plain(mut file: File, place: &str, scratch: &Path) -> Result<File, ImageError> {
+fn plain(mut file: File, place: &str, scratch: &Path, most: Most) -> Result<File, ImageError> {
     let failed = || ImageError::io(format!("read {place}"));
     let mut magic = [0u8; 4];
     let read = file.read(&mut magic).map_err(failed())?;
@@ -160,9 +159,10 @@ fn plain(mut file: File, place: &str, scratch: &Path) -> Result<File, ImageError
         .map_err(ImageError::io("unpack the archive"))?;
     // Its name is not needed any more.
     std::fs::remove_file(&path).map_err(ImageError::io("unpack the archive"))?;
-    let written = decoded(file).and_then(|from| io::copy(&mut from.take(UNPACKED + 1), &mut to));
+    let room = tar_most(most);
+    let written = decoded(file).and_then(|from| io::copy(&mut from.take(room.saturating_add(1)), &mut to));
     match written.map_err(ImageError::io(format!("unpack {place}")))? {
-        size if size > UNPACKED => Err(ImageError::TooMuch(UNPACKED)),
+        size if size > room => Err(ImageError::TooMuch(most.bytes)),
         _ => to.rewind().map(|()| to).map_err(failed()),
     }
 }
@@ -171,9 +171,14 @@ fn index(file: &File) -> io::Result<BTreeMap<String, Member>> {
     let mut members = BTreeMap::new();
     let mut archive = tar::Archive::new(file);
     let mut long = None;
+    let mut headers = 0;
     // Raw: a long name is read by us, and not more of it than a name has.
     for entry in archive.entries_with_seek()?.raw(true) {
         let mut entry = entry?;
+        headers += 1;
+        if headers > MEMBERS {
+            return Err(io::Error::other("it has too many members"));
+        }
         let kind = entry.header().entry_type();
         if matches!(kind, EntryType::GNULongName | EntryType::XHeader) {
             long = crate::unpack::long_name(&mut entry, kind)?;
@@ -181,9 +186,6 @@ fn index(file: &File) -> io::Result<BTreeMap<String, Member>> {
         }
         let given = long.take().unwrap_or_else(|| String::from_utf8_lossy(&entry.path_bytes()).into_owned());
         let name = clean(&given);
-        if members.len() >= MEMBERS {
-            return Err(io::Error::other("it has too many members"));
-        }
         match kind {
             EntryType::Regular | EntryType::Continuous => {
                 members.insert(name, Member::At { from: entry.raw_file_position(), size: entry.size() });

@@ -10,6 +10,7 @@ pub use registry::Access;
 use crate::error::ImageError;
 use crate::oci::{self, Descriptor, Document, Index, Manifest};
 use crate::reference::Reference;
+use crate::unpack::Most;
 use cofferdam_model::Digest;
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -54,11 +55,16 @@ pub struct FoundImage(pub(crate) Found);
 pub struct LayerOf(pub(crate) Layer);
 
 /// Opens what is there. `scratch` is a directory for what has to be unpacked to be read.
-pub fn open(place: &Place, access: Access, scratch: &Path) -> Result<Box<dyn Source>, ImageError> {
+pub fn open(
+    place: &Place,
+    access: Access,
+    scratch: &Path,
+    most: Most,
+) -> Result<Box<dyn Source>, ImageError> {
     match place {
         Place::Registry(reference) => Ok(Box::new(registry::Registry::new(reference.clone(), access)?)),
         Place::Path(path) if path.is_dir() => Ok(Box::new(layout::Layout::open(path)?)),
-        Place::Path(path) => Ok(Box::new(archive::Archive::open(path, scratch)?)),
+        Place::Path(path) => Ok(Box::new(archive::Archive::open(path, scratch, most)?)),
     }
 }
 

@@ -11,12 +11,15 @@ use crate::reference::{Reference, is_local};
 use std::io::Read;
 use std::sync::Arc;
 use std::time::Duration;
-use ureq::http::Response;
+use ureq::http::uri::Authority;
+use ureq::http::{Response, Uri};
 use ureq::tls::{Certificate, RootCerts, TlsConfig, TlsProvider};
 use ureq::{Agent, Body};
 
-/// For an answer to begin; a layer may then take long.
+/// For an answer to begin.
 const PATIENCE: Duration = Duration::from_secs(30);
+/// For all of a layer.
+const LONGEST: Duration = Duration::from_secs(3600);
 const KINDS: &str = "application/vnd.oci.image.index.v1+json, application/vnd.oci.image.manifest.v1+json, \
     application/vnd.docker.distribution.manifest.list.v2+json, \
     application/vnd.docker.distribution.manifest.v2+json";
@@ -56,6 +59,7 @@ impl Registry {
             .tls_config(tls)
             .timeout_connect(Some(PATIENCE))
             .timeout_recv_response(Some(PATIENCE))
+            .timeout_recv_body(Some(LONGEST))
             .max_redirects(5)
             .https_only(!reference.is_local())
             .http_status_as_error(false)
@@ -111,13 +115,17 @@ impl Registry {
         let Some(realm) = parameter(rest, "realm").filter(|_| kind.eq_ignore_ascii_case("bearer")) else {
             return Ok(None);
         };
-        let host = realm.split_once("://").map(|(_, rest)| rest.split('/').next().unwrap_or_default());
-        let secure = realm.starts_with("https://");
-        if !secure && !host.is_some_and(|host| self.reference.is_local() && is_local(host)) {
-            return Err(ImageError::ClearText(realm));
+        let giver: Uri = realm.parse().map_err(|_| ImageError::ClearText(realm.clone()))?;
+        // Who it is, and nobody's name before that.
+        let host = giver.authority().map(Authority::as_str).filter(|host| !host.contains('@'));
+        let near = |host: &str| self.reference.is_local() && is_local(host);
+        match (giver.scheme_str(), host) {
+            (Some("https"), Some(_)) => {}
+            (Some("http"), Some(host)) if near(host) => {}
+            _ => return Err(ImageError::ClearText(realm)),
         }
+        // What is wanted is ours to say.
         let scope = format!("repository:{}:pull", self.reference.repository);
-        let scope = parameter(rest, "scope").unwrap_or(scope);
         let mut request = self.agent.get(&realm).query("scope", scope);
         if let Some(service) = parameter(rest, "service") {
             request = request.query("service", service);
@@ -138,17 +146,21 @@ impl Registry {
         }
         let text = answer.body_mut().with_config().limit(oci::DOCUMENT).read_to_vec();
         let text = text.map_err(|error| self.unreachable(error))?;
-        #[derive(serde::Deserialize)]
-        struct Token {
-            #[serde(alias = "access_token")]
-            token: String,
-        }
-        let Token { token } = serde_json::from_slice(&text).map_err(ImageError::format("token"))?;
-        match !token.is_empty() && token.bytes().all(|byte| byte.is_ascii_graphic()) {
-            true => Ok(Some(format!("Bearer {token}"))),
-            false => Err(ImageError::Format { part: "token", what: "it has no token in it".into() }),
-        }
+        token(&text).map(|token| Some(format!("Bearer {token}")))
     }
+}
+
+/// Older givers call it one, newer ones the other, and some both.
+fn token(text: &[u8]) -> Result<String, ImageError> {
+    #[derive(serde::Deserialize)]
+    struct Given {
+        token: Option<String>,
+        access_token: Option<String>,
+    }
+    let given: Given = serde_json::from_slice(text).map_err(ImageError::format("token"))?;
+    let is_one = |token: &String| !token.is_empty() && token.bytes().all(|byte| byte.is_ascii_graphic());
+    let nothing = || ImageError::Format { part: "token", what: "it has no token in it".into() };
+    given.token.or(given.access_token).filter(is_one).ok_or_else(nothing)
 }
 
 /// `name="value"`, among others.
@@ -238,5 +250,28 @@ mod tests {
         let registry = Registry::new(reference, access).unwrap();
         let said = registry.authorize(r#"Bearer realm="http://127.0.0.1:1/token""#).unwrap_err();
         assert!(matches!(said, ImageError::ClearText(_)), "{said}");
+        // Nor by a realm that only looks as if it were on this host.
+        let near = "docker://localhost:1/app".parse().unwrap();
+        let registry = Registry::new(near, Access { login: Some("u:p".into()) }).unwrap();
+        for realm in
+            ["http://localhost:x@evil.example/t", "http://127.0.0.1@evil.example/", "ftp://localhost/", ""]
+        {
+            let said = registry.authorize(&format!("Bearer realm=\"{realm}\"")).unwrap_err();
+            assert!(matches!(said, ImageError::ClearText(_)), "{realm}: {said}");
+        }
+    }
+
+    #[test]
+    fn tokens_by_either_name() {
+        for text in [
+            r#"{"token":"a"}"#,
+            r#"{"access_token":"a"}"#,
+            r#"{"token":"a","access_token":"a","expires_in":9}"#,
+        ] {
+            assert_eq!(token(text.as_bytes()).unwrap(), "a", "{text}");
+        }
+        for text in ["{}", r#"{"token":""}"#, r#"{"token":"a b"}"#, r#"{"token":"a\r\nx: y"}"#, "[]"] {
+            assert!(token(text.as_bytes()).is_err(), "{text}");
+        }
     }
 }

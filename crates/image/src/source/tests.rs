@@ -76,7 +76,7 @@ fn take(registry: &Registry, version: &str) -> (tempfile::TempDir, Result<Import
     let into = tempfile::tempdir().unwrap();
     let reference = format!("docker://{}/team/app{version}", registry.address).parse().unwrap();
     let access = Access { login: Some("ada:password".into()) };
-    let taken = open(&Place::Registry(reference), access, into.path())
+    let taken = open(&Place::Registry(reference), access, into.path(), Most::default())
         .and_then(|mut source| import(source.as_mut(), None, into.path(), Most::default()));
     (into, taken)
 }

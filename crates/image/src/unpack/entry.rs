@@ -15,6 +15,12 @@ use tar::{Archive, Entry, EntryType};
 
 /// Of a name, a link's target, or what stands before an entry.
 const NAME: u64 = 1 << 20;
+/// Of a name by which something is looked up.
+const PATH: usize = 4096;
+/// Of an entry's attributes together: no kernel takes a larger one.
+const ATTRIBUTES: usize = 64 << 10;
+/// Of names and attributes that have to be kept until a layer ends.
+const KEPT: usize = 256 << 20;
 const WHITEOUT: &[u8] = b".wh.";
 const OPAQUE: &[u8] = b".wh..wh..opq";
 const ATTRIBUTE: &str = "SCHILY.xattr.";
@@ -26,6 +32,53 @@ pub(super) struct Unpacking<'a> {
     pub(super) tree: &'a Tree,
     pub(super) taken: &'a mut Taken,
     pub(super) most: Most,
+    pub(super) so_far: SoFar,
+}
+
+/// What has to be known of a layer until its end.
+#[derive(Default)]
+pub(super) struct SoFar {
+    /// What this layer has brought: it takes away only what those beneath had.
+    brought: BTreeSet<PathBuf>,
+    /// Directories, which get what they are to have when all is in them.
+    later: BTreeMap<PathBuf, One>,
+    /// Directories in which nothing of the layers beneath is left.
+    emptied: BTreeSet<PathBuf>,
+    /// Bytes of all of these.
+    size: usize,
+}
+
+impl SoFar {
+    fn keep(&mut self, size: usize) -> Result<(), ImageError> {
+        self.size = self.size.saturating_add(size);
+        match self.size <= KEPT {
+            true => Ok(()),
+            false => {
+                let what = "its names and attributes are more than can be kept".to_owned();
+                Err(ImageError::Format { part: "layer", what })
+            }
+        }
+    }
+
+    /// A path, with all above it.
+    fn bring(&mut self, path: &Path) -> Result<(), ImageError> {
+        for path in path.ancestors().filter(|path| !path.as_os_str().is_empty()) {
+            if !self.brought.insert(path.to_owned()) {
+                break;
+            }
+            self.keep(weight(path))?;
+        }
+        Ok(())
+    }
+
+    fn is_emptied(&self, dir: &Path) -> bool {
+        dir.ancestors().any(|dir| self.emptied.contains(dir))
+    }
+}
+
+/// What a path takes in one of these sets.
+fn weight(path: &Path) -> usize {
+    path.as_os_str().len() + size_of::<PathBuf>()
 }
 
 /// What stands before an entry and belongs to it.
@@ -76,12 +129,14 @@ impl Unpacking<'_> {
     pub(super) fn all(&mut self, from: impl Read) -> Result<(), ImageError> {
         let mut archive = Archive::new(from);
         let mut before = Before::default();
-        // What this layer has brought: it takes away only what those beneath had.
-        let mut brought = BTreeSet::new();
-        let mut later = BTreeMap::new();
         for entry in archive.entries().map_err(reading)?.raw(true) {
             let mut entry = entry.map_err(reading)?;
             let kind = entry.header().entry_type();
+            // What stands before an entry counts as well: there may be any number of it.
+            self.taken.entries += 1;
+            if self.taken.entries > self.most.entries {
+                return Err(ImageError::TooMany(self.most.entries));
+            }
             match kind {
                 EntryType::GNULongName
                 | EntryType::GNULongLink
@@ -91,11 +146,11 @@ impl Unpacking<'_> {
                 }
                 _ => {
                     let before = std::mem::take(&mut before);
-                    self.entry(&mut entry, kind, before, &mut brought, &mut later)?;
+                    self.entry(&mut entry, kind, before)?;
                 }
             }
         }
-        finish(self.tree, later)
+        finish(self.tree, std::mem::take(&mut self.so_far.later))
     }
 
     fn entry(
@@ -103,19 +158,14 @@ impl Unpacking<'_> {
         entry: &mut Entry<'_, impl Read>,
         kind: EntryType,
         before: Before,
-        brought: &mut BTreeSet<PathBuf>,
-        later: &mut BTreeMap<PathBuf, One>,
     ) -> Result<(), ImageError> {
-        self.taken.entries += 1;
-        if self.taken.entries > self.most.entries {
-            return Err(ImageError::TooMany(self.most.entries));
-        }
+        self.taken.files += 1;
         let name = before.name.clone().unwrap_or_else(|| entry.path_bytes().into_owned());
         let given = PathBuf::from(OsStr::from_bytes(&name));
         let path = plain(&name).ok_or_else(|| refused(&given, "its path leads elsewhere"))?;
         if let Some(last) = path.file_name().filter(|last| last.as_bytes().starts_with(WHITEOUT)) {
             let last = last.as_bytes().to_vec();
-            return self.whiteout(&path, &last, brought);
+            return self.whiteout(&path, &last);
         }
         if matches!(kind, EntryType::Char | EntryType::Block) {
             self.taken.notes.devices += 1;
@@ -129,10 +179,14 @@ impl Unpacking<'_> {
             };
         }
         self.make(entry, kind, &one)?;
-        brought.extend(one.path.ancestors().filter(|path| !path.as_os_str().is_empty()).map(Path::to_owned));
+        self.so_far.bring(&one.path)?;
         match kind {
-            EntryType::Directory => drop(later.insert(one.path.clone(), one)),
-            _ => drop(later.remove(&one.path)),
+            EntryType::Directory => {
+                let values: usize = one.attributes.iter().map(|(_, value)| value.len()).sum();
+                self.so_far.keep(2 * weight(&one.path) + values)?;
+                drop(self.so_far.later.insert(one.path.clone(), one));
+            }
+            _ => drop(self.so_far.later.remove(&one.path)),
         }
         Ok(())
     }
@@ -172,14 +226,20 @@ impl Unpacking<'_> {
     }
 
     /// Takes away what the layers beneath have there.
-    fn whiteout(&mut self, path: &Path, last: &[u8], brought: &BTreeSet<PathBuf>) -> Result<(), ImageError> {
+    fn whiteout(&mut self, path: &Path, last: &[u8]) -> Result<(), ImageError> {
         let failed = failed(path);
         let above = path.parent().unwrap_or(Path::new(""));
         if last == OPAQUE {
             let Some(dir) = self.tree.dir(above).map(Some).or_else(missing).map_err(&failed)? else {
                 return Ok(());
             };
-            return self.empty(&dir, above, brought).map_err(failed);
+            // Once is enough: all that has come since is this layer's.
+            if self.so_far.is_emptied(above) {
+                return Ok(());
+            }
+            self.empty(&dir, above).map_err(failed)?;
+            self.so_far.emptied.insert(above.to_owned());
+            return self.so_far.keep(weight(above));
         }
         let name = OsStr::from_bytes(last.get(WHITEOUT.len()..).unwrap_or_default());
         if name.as_bytes().starts_with(WHITEOUT) {
@@ -190,7 +250,7 @@ impl Unpacking<'_> {
         if name.is_empty() || name == "." || name == ".." {
             return Err(refused(path, "it takes nothing away"));
         }
-        if brought.contains(&target) {
+        if self.so_far.brought.contains(&target) {
             return Ok(());
         }
         match self.tree.find(&target).map_err(&failed)? {
@@ -200,16 +260,17 @@ impl Unpacking<'_> {
     }
 
     /// All but what this layer has brought.
-    fn empty(&self, dir: &OwnedFd, path: &Path, brought: &BTreeSet<PathBuf>) -> Result<(), Errno> {
+    fn empty(&self, dir: &OwnedFd, path: &Path) -> Result<(), Errno> {
         for name in names(dir)? {
             let inner = path.join(OsStr::from_bytes(name.as_bytes()));
             let spot = Spot { dir: rustix::io::fcntl_dupfd_cloexec(dir, 3)?, name };
-            match (brought.contains(&inner), spot.kind()?) {
+            match (self.so_far.brought.contains(&inner), spot.kind()?) {
                 (false, _) => spot.clear()?,
+                (true, _) if self.so_far.emptied.contains(&inner) => {}
                 (true, Some(FileType::Directory)) => {
                     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
                     let inside = rustix::fs::openat(dir, spot.name.as_c_str(), flags, Mode::empty())?;
-                    self.empty(&inside, &inner, brought)?;
+                    self.empty(&inside, &inner)?;
                 }
                 (true, _) => {}
             }
@@ -393,7 +454,7 @@ fn ahead(
                         let what = "files with holes in a form that is not understood".to_owned();
                         return Err(ImageError::Format { part: "layer", what });
                     }
-                    key => attribute(key, value, before, taken),
+                    key => attribute(key, value, before, taken)?,
                 }
             }
         }
@@ -403,8 +464,13 @@ fn ahead(
 }
 
 /// Only what an owner may set: every other name space grants or labels something, or is the overlay's own.
-fn attribute(key: &str, value: &[u8], before: &mut Before, taken: &mut Taken) {
-    let Some(name) = key.strip_prefix(ATTRIBUTE) else { return };
+fn attribute(key: &str, value: &[u8], before: &mut Before, taken: &mut Taken) -> Result<(), ImageError> {
+    let Some(name) = key.strip_prefix(ATTRIBUTE) else { return Ok(()) };
+    let held: usize = before.attributes.iter().map(|(name, value)| name.count_bytes() + value.len()).sum();
+    if held.saturating_add(key.len()).saturating_add(value.len()) > ATTRIBUTES {
+        let what = "an entry has more attributes than a file can have".to_owned();
+        return Err(ImageError::Format { part: "layer", what });
+    }
     let name = c_name(OsStr::new(name));
     match name.ok().filter(|name| {
         let name = name.as_bytes();
@@ -413,18 +479,23 @@ fn attribute(key: &str, value: &[u8], before: &mut Before, taken: &mut Taken) {
         Some(name) => before.attributes.push((name, value.to_vec())),
         None => taken.notes.attributes += 1,
     }
+    Ok(())
 }
 
 /// The name that stands before an entry of an archive, if that is what stands there.
 pub(crate) fn long_name(entry: &mut Entry<'_, impl Read>, kind: EntryType) -> io::Result<Option<String>> {
     let bytes = text(entry)?;
+    let name = |bytes: &[u8]| match bytes.len() <= PATH {
+        true => Ok(Some(String::from_utf8_lossy(bytes).into_owned())),
+        false => Err(io::Error::other("a name in it is too long")),
+    };
     if kind == EntryType::GNULongName {
-        return Ok(Some(String::from_utf8_lossy(bytes.strip_suffix(b"\0").unwrap_or(&bytes)).into_owned()));
+        return name(bytes.strip_suffix(b"\0").unwrap_or(&bytes));
     }
     for extension in tar::PaxExtensions::new(&bytes) {
         let extension = extension?;
         if extension.key_bytes() == b"path" {
-            return Ok(Some(String::from_utf8_lossy(extension.value_bytes()).into_owned()));
+            return name(extension.value_bytes());
         }
     }
     Ok(None)

@@ -12,7 +12,7 @@ pub(crate) use spot::{Tree, plain};
 use crate::error::ImageError;
 use cofferdam_model::{Digest, ImageNotes};
 use cofferdam_seal::Hasher;
-use entry::Unpacking;
+use entry::{SoFar, Unpacking};
 use std::io::{self, BufReader, Read};
 
 /// How much is taken of an image before it is refused.
@@ -36,7 +36,11 @@ const TOLD: usize = 200;
 #[derive(Debug, Default)]
 pub(crate) struct Taken {
     pub(crate) bytes: u64,
+    pub(crate) files: u64,
+    /// Headers of any kind.
     pub(crate) entries: u64,
+    /// Bytes of all layers so far, as they are when nothing is compressed.
+    pub(crate) read: u64,
     pub(crate) notes: ImageNotes,
 }
 
@@ -101,8 +105,8 @@ pub(crate) fn decoded<'a>(from: impl Read + 'a) -> io::Result<Box<dyn Read + 'a>
     }
 }
 
-/// Headers and padding of the entries that are allowed, beside what they hold.
-fn tar_most(most: Most) -> u64 {
+/// Headers and padding of the entries that are allowed, beside what they hold; of all layers together.
+pub(crate) fn tar_most(most: Most) -> u64 {
     most.bytes.saturating_add(most.entries.saturating_mul(4096))
 }
 
@@ -118,10 +122,12 @@ pub(crate) fn layer(
     let part =
         || expected.digest.map_or_else(|| "a layer".to_owned(), |digest| format!("the layer {digest}"));
     let mut raw = Watched::new(from, size);
-    let mut content =
-        Watched::new(decoded(&mut raw).map_err(ImageError::io("read a layer"))?, tar_most(most));
-    let read = Unpacking { tree, taken, most }.all(&mut content).and_then(|()| drain(&mut content));
+    let left = tar_most(most).saturating_sub(taken.read);
+    let mut content = Watched::new(decoded(&mut raw).map_err(ImageError::io("read a layer"))?, left);
+    let so_far = SoFar::default();
+    let read = Unpacking { tree, taken, most, so_far }.all(&mut content).and_then(|()| drain(&mut content));
     let (found, over) = (content.hasher.clone().finish(), content.count > content.most);
+    taken.read = taken.read.saturating_add(content.count);
     drop(content);
     // What it is matters more than what could be made of it.
     let rest = read.and_then(|()| drain(&mut raw));

@@ -120,7 +120,7 @@ fn take(from: &Path, most: Most) -> (Into, Result<Imported, ImageError>) {
     let into = Into { dir: tempfile::tempdir().unwrap() };
     fs::create_dir(into.at("")).unwrap();
     let place = Place::Path(from.to_owned());
-    let taken = open(&place, Access::default(), into.dir.path())
+    let taken = open(&place, Access::default(), into.dir.path(), most)
         .and_then(|mut source| import(source.as_mut(), None, &into.at(""), most));
     (into, taken)
 }
@@ -329,6 +329,56 @@ fn how_much_is_taken_is_bounded() {
     let name = Tar::default().with("././@LongLink", EntryType::GNULongName, 0o644, "", &vec![b'a'; 2 << 20]);
     let said = take(Layout::plain(vec![name]).write(), Most::default()).1.unwrap_err().to_string();
     assert!(said.contains("too long"), "{said}");
+}
+
+/// A header with attributes, which belongs to what comes next.
+fn attributes(tar: Tar, name: &str, value: &[u8]) -> Tar {
+    let rest = [format!(" SCHILY.xattr.{name}=").as_bytes(), value, b"\n"].concat();
+    // Its length counts itself.
+    let digits = (1..9).find(|digits| (rest.len() + digits).to_string().len() == *digits).unwrap();
+    let text = [(rest.len() + digits).to_string().as_bytes(), &rest].concat();
+    tar.with("attributes", EntryType::XHeader, 0o644, "", &text)
+}
+
+#[test]
+fn what_stands_before_an_entry_is_bounded() {
+    let (into, taken) = take(
+        Layout::plain(vec![attributes(Tar::default(), "user.a", b"b").file("a", "1")]).write(),
+        Most::default(),
+    );
+    assert_eq!((taken.unwrap().files, into.text("a").as_str()), (1, "1"));
+    // More than any file can have, at once and little by little.
+    let large = attributes(Tar::default(), "user.a", &vec![0; 900 << 10]).file("a", "1");
+    let many = (0..100)
+        .fold(Tar::default(), |tar, at| attributes(tar, &format!("user.{at}"), &[0; 1000]))
+        .file("a", "1");
+    for tar in [large, many] {
+        let said = bad(vec![tar]);
+        assert!(said.contains("more attributes than a file can have"), "{said}");
+    }
+    // They are entries as well, whatever comes after them.
+    let most = Most { bytes: 1 << 20, entries: 10 };
+    let many = (0..20).fold(Tar::default(), |tar, _| attributes(tar, "user.a", b""));
+    let said = take(Layout::plain(vec![many.file("a", "1")]).write(), most).1.unwrap_err();
+    assert!(matches!(said, ImageError::TooMany(10)), "{said}");
+    // One layer ten times is ten times as much.
+    let mut tail = Tar::default().file("a", "1").bytes();
+    tail.extend(vec![0; 800 << 10]);
+    let same = (tail.clone(), gzip(&tail));
+    let said = take(Layout::new(vec![same.clone(), same.clone(), same]).write(), most).1.unwrap_err();
+    assert!(matches!(said, ImageError::TooMuch(_)), "{said}");
+}
+
+#[test]
+fn marks_of_one_directory_are_as_good_as_one() {
+    let mark = |tar: Tar, dir: &str| tar.file(&format!("{dir}/.wh..wh..opq"), "");
+    let lower = Tar::default().dir("a").file("a/old", "1").dir("a/b").file("a/b/old", "1").file("kept", "1");
+    let upper = mark(Tar::default().dir("a").dir("a/b").file("a/b/new", "2"), "a/b");
+    let upper = mark(mark(mark(upper.file("a/new", "2"), "a"), "a"), "a/b").file("a/late", "2");
+    let (into, _) = good(&Layout::plain(vec![lower, mark(upper, "a")]));
+    let there = |path: &str| into.at(path).exists();
+    assert!(!there("a/old") && !there("a/b/old"));
+    assert!(there("a/new") && there("a/b/new") && there("a/late") && there("kept"));
 }
 
 #[test]

@@ -5,7 +5,7 @@ use crate::app::{App, State, blocking};
 use crate::template::{self, FETCHED};
 use cofferdam_api::e2b::{BuildRequest, ImageRegistry};
 use cofferdam_engine::{EngineError, ImageAsked};
-use cofferdam_model::Digest;
+use cofferdam_model::{Digest, ImageName};
 use std::fmt;
 
 const BASE: &str = "base";
@@ -65,6 +65,7 @@ pub(super) async fn find(app: &App, build: &Build, asked: &BuildRequest) -> Resu
     if reference(&image).is_some() {
         build.say("info", None, format!("fetching {image}"));
     }
+    let _turn = app.builds.fetching.acquire().await.map_err(|_| "the service is going down".to_owned())?;
     let registry = asked.from_image_registry.clone();
     let found = blocking(app, move |app| take(app, &image, registry)).await;
     found.map(From::Image).map_err(|error| format!("`fromImage`: {error}"))
@@ -72,24 +73,52 @@ pub(super) async fn find(app: &App, build: &Build, asked: &BuildRequest) -> Resu
 
 /// One that is offered here goes before one that is elsewhere; that is asked for each time, with the asker's own password.
 fn take(app: &State, image: &str, registry: Option<ImageRegistry>) -> Result<Digest, EngineError> {
+    let gone = || EngineError::Declined(format!("the image `{image}` is gone"));
+    let may = &app.config.e2b.registries;
     let (host, from) = match (template::offered(app, image), reference(image)) {
         (Some(found), _) => return Ok(found),
-        (None, None) => return Err(EngineError::Declined(format!("the image `{image}` is gone"))),
-        (None, Some(reference)) => reference,
+        // It may have been offered when it was asked for, and is of no registry that may be asked.
+        (None, reference) => reference.filter(|(host, _)| may.contains(host)).ok_or_else(gone)?,
     };
-    // Under a name that nobody else gives.
+    let name = fetched_name(&host, &from).ok_or_else(gone)?;
+    let login = registry.map(|registry| format!("{}:{}", registry.username, registry.password));
+    let asked = ImageAsked { from, name: Some(name), wanted: None, most: None, login };
+    app.engine.import_image(&asked).map(|image| image.digest)
+}
+
+/// A name that nobody else gives, and that is offered to nobody: where the reference makes none, its digest does.
+fn fetched_name(host: &str, from: &str) -> Option<ImageName> {
     let plain = |c: char| if c.is_ascii_lowercase() || c.is_ascii_digit() || c == '.' { c } else { '-' };
     let host: String = host.to_ascii_lowercase().chars().map(plain).collect();
     let rest = from.trim_start_matches(SCHEME).split_once('/').map_or("", |(_, rest)| rest);
-    let name = format!("{FETCHED}{host}/{}", rest.split('@').next().unwrap_or_default());
-    let login = registry.map(|registry| format!("{}:{}", registry.username, registry.password));
-    let asked = ImageAsked { from, name: name.parse().ok(), wanted: None, most: None, login };
-    app.engine.import_image(&asked).map(|image| image.digest)
+    let readable = format!("{FETCHED}{host}/{}", rest.split('@').next().unwrap_or_default());
+    let plain = || format!("{FETCHED}{}", cofferdam_seal::digest(from.as_bytes()));
+    readable.parse().or_else(|_| plain().parse()).ok()
 }
 
 #[cfg(test)]
 mod tests {
-    use super::reference;
+    use super::{fetched_name, reference};
+    use crate::template::FETCHED;
+
+    #[test]
+    fn what_was_fetched_has_a_name_of_its_own_whatever_it_is_called() {
+        let hex = "0f".repeat(32);
+        let long = "a".repeat(120);
+        let mut seen = std::collections::BTreeSet::new();
+        for image in [
+            "reg.example.com/app:1".to_owned(),
+            format!("reg.example.com/{long}"),
+            format!("reg.example.com/{long}b"),
+            format!("[::1]:5000/{hex}"),
+            format!("123456789012.dkr.registry.region-southeast-1.example.com/{hex}"),
+        ] {
+            let (host, from) = reference(&image).unwrap();
+            let name = fetched_name(&host, &from).unwrap();
+            assert!(name.as_str().starts_with(FETCHED), "{image}: {name}");
+            assert!(seen.insert(name), "{image}");
+        }
+    }
 
     #[test]
     fn names_are_told_from_references() {

@@ -17,6 +17,7 @@ use serde_json::json;
 use std::collections::{BTreeMap, VecDeque};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use tokio::sync::Semaphore;
 
 /// So many are remembered.
 const REMEMBERED: usize = 200;
@@ -95,13 +96,24 @@ struct Books {
     links: VecDeque<(String, String)>,
 }
 
+/// Images that are taken in at a time: each may be large, and one that is slow holds up no more than its turn.
+const FETCHED_AT_ONCE: usize = 2;
+
 /// All of the service's since it was started.
-#[derive(Default)]
-pub(crate) struct Builds(Mutex<Books>);
+pub(crate) struct Builds {
+    books: Mutex<Books>,
+    fetching: Semaphore,
+}
+
+impl Default for Builds {
+    fn default() -> Self {
+        Self { books: Mutex::default(), fetching: Semaphore::new(FETCHED_AT_ONCE) }
+    }
+}
 
 impl Builds {
     fn books(&self) -> MutexGuard<'_, Books> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.books.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(crate) fn find(&self, key: &Key, template: &str, id: &str) -> Option<Arc<Build>> {
