@@ -306,13 +306,19 @@ pub(crate) fn command_line(argv: &[String]) -> String {
     words.join(" ")
 }
 
+/// Characters that are not seen, and turn or hide what is: a text is to be read in the order in which it stands.
+fn is_unseen(c: char) -> bool {
+    matches!(c, '\u{ad}' | '\u{61c}' | '\u{180e}' | '\u{200b}' | '\u{200e}'..='\u{200f}' | '\u{2028}'..='\u{202e}'
+        | '\u{2060}'..='\u{206f}' | '\u{feff}' | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e007f}')
+}
+
 /// Control characters would let a trace draw on the reader's terminal.
 pub(crate) fn printable(text: &str) -> String {
     text.chars()
         .map(|c| {
             if c == '\t' {
                 ' '
-            } else if c.is_control() {
+            } else if c.is_control() || is_unseen(c) {
                 '\u{fffd}'
             } else {
                 c
@@ -327,6 +333,14 @@ pub(crate) fn fit(text: &str, width: usize) -> String {
         None => text.to_owned(),
         Some(_) => text.chars().take(width.saturating_sub(1)).chain(['…']).collect(),
     }
+}
+
+/// All of it, broken wherever a line is full: for what has to be seen to its last character.
+pub(crate) fn whole(text: &str, indent: usize, width: usize) -> String {
+    let room = width.saturating_sub(indent).max(20);
+    let all: Vec<char> = text.chars().collect();
+    let lines: Vec<String> = all.chunks(room).map(|line| line.iter().collect()).collect();
+    lines.join(&format!("\n{}", " ".repeat(indent)))
 }
 
 /// Broken into lines of `width`, all but the first indented.

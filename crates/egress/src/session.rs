@@ -24,6 +24,7 @@ use cofferdam_policy::{Alarm, Deed, Notice, Occasion, Policy};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
+use tokio::sync::Semaphore;
 
 /// Bounds that protect us from the inside.
 #[derive(Debug, Clone, Copy)]
@@ -111,6 +112,8 @@ pub(crate) struct Session {
     pub(crate) pool: Arc<Pool>,
     pub(crate) tallies: Tallies,
     pub(crate) cancels: Cancels,
+    /// A place for each connection over SSH that is let in.
+    pub(crate) ssh: Arc<Semaphore>,
     pub(crate) counters: Counters,
     refusals: Refusals,
     paused: AtomicBool,
@@ -137,6 +140,7 @@ impl Session {
             pool: Arc::new(pool),
             tallies: Tallies::default(),
             cancels: Cancels::default(),
+            ssh: Arc::new(Semaphore::new(crate::ssh::MOST_CONNECTIONS)),
             counters: Counters::default(),
             refusals: Refusals::default(),
             paused: AtomicBool::new(false),

@@ -10,7 +10,7 @@ use crate::json::Field;
 use crate::mistake::Spot;
 use crate::octets::{Octets, Writing};
 use crate::sql::{Shape, SqlKind};
-use crate::ssh::{SshCommand, SshKind, bare};
+use crate::ssh::{SshCommand, SshKind, bare, barest};
 use serde::Serialize;
 use std::fmt;
 use std::sync::Arc;
@@ -148,11 +148,19 @@ pub(crate) struct SshMatch {
     pub(crate) programs: Option<Vec<PathPattern>>,
 }
 
+fn segments(path: &str, writing: Writing) -> impl Iterator<Item = Octets<'_>> + Clone {
+    path.split('/')
+        .filter(|segment| !segment.is_empty())
+        .map(move |segment| Octets::new(segment.as_bytes(), writing))
+}
+
 /// A repository, however its path is written: with `.git` or a slash at its end or without.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct RepoPattern {
     /// Only paths from the root; otherwise those too that begin at the user's home, or wherever the service likes.
     absolute: bool,
+    /// It names the home of somebody, which others reach only by name.
+    home: bool,
     exact: PathPattern,
     /// For rules that must not be missed: some services do not tell letters by their case.
     lower: PathPattern,
@@ -162,24 +170,30 @@ pub(crate) struct RepoPattern {
 impl RepoPattern {
     pub(crate) fn parse(text: &str) -> Result<Self, GlobError> {
         let absolute = text.starts_with('/');
-        let path = format!("/{}", bare(text.strip_prefix('/').unwrap_or(text)));
-        let exact = PathPattern::parse_file(&path)?;
-        let lower = PathPattern::parse_file(&path.to_lowercase())?;
-        Ok(Self { absolute, exact, lower, text: text.into() })
+        let relative = text.strip_prefix('/').unwrap_or(text);
+        let exact = PathPattern::parse_file(&format!("/{}", bare(relative)))?;
+        let lower = PathPattern::parse_file(&format!("/{}", barest(relative).to_ascii_lowercase()))?;
+        Ok(Self { absolute, home: relative.starts_with('~'), exact, lower, text: text.into() })
     }
 
     pub(crate) fn matches(&self, path: &str, strict: bool) -> bool {
         if self.absolute && !path.starts_with('/') {
             return false;
         }
-        let writing = if strict { Writing::Plain } else { Writing::AnyCase };
-        let segments = bare(path).split('/').filter(|segment| !segment.is_empty());
-        let segments = segments.map(|segment| Octets::new(segment.as_bytes(), writing));
-        if strict { self.exact.matches(segments) } else { self.lower.matches(segments) }
+        let relative = path.strip_prefix('/').unwrap_or(path);
+        let at_home = relative.strip_prefix('~').and_then(|rest| rest.split_once('/'));
+        if strict {
+            return (self.home || at_home.is_none())
+                && self.exact.matches(segments(bare(path), Writing::Plain));
+        }
+        // Somebody's home may be where paths begin.
+        let below =
+            at_home.is_some_and(|(_, rest)| self.lower.matches(segments(barest(rest), Writing::AnyCase)));
+        below || self.lower.matches(segments(barest(path), Writing::AnyCase))
     }
 
     pub(crate) fn covers(&self, other: &Self) -> bool {
-        (!self.absolute || other.absolute) && self.exact.covers(&other.exact)
+        (!self.absolute || other.absolute) && (self.home || !other.home) && self.exact.covers(&other.exact)
     }
 }
 

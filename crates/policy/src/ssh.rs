@@ -22,7 +22,7 @@ pub enum CommandError {
     #[error("`{0}` takes one repository and nothing else: write it as git does, `{0} 'PATH'`")]
     Shape(&'static str),
     #[error(
-        "`{0}` is no path of a repository with one reading: leave out `.`, `..`, `//` and a `-` at the start"
+        "`{0}` is no path of a repository with one reading: leave out `.`, `..`, `//`, and a `-` or `~/` at the start"
     )]
     Repo(String),
 }
@@ -121,6 +121,15 @@ impl SshCommand {
             Self::Git { service, .. } => SshKind::Git(*service),
             Self::Exec { .. } => SshKind::Exec,
         }
+    }
+
+    /// Its words, as the other end will have them.
+    pub fn words(&self) -> impl Iterator<Item = &str> {
+        let (first, rest) = match self {
+            Self::Git { repo, .. } => (Some(repo.as_str()), [].as_slice()),
+            Self::Exec { words } => (None, words.as_slice()),
+        };
+        first.into_iter().chain(rest.iter().map(String::as_str))
     }
 
     /// The repository, if it is about one.
@@ -223,9 +232,29 @@ fn words(text: &str) -> Result<Vec<String>, CommandError> {
 fn is_repo(path: &str) -> bool {
     let bare = path.strip_prefix('/').unwrap_or(path);
     let bare = bare.strip_suffix('/').unwrap_or(bare);
-    let fits = |segment: &str| !matches!(segment, "" | "." | "..");
+    // `~` alone is the home at which a path begins anyway.
+    let fits = |segment: &str| !matches!(segment, "" | "." | ".." | "~");
     !bare.is_empty() && !path.starts_with('-') && bare.split('/').all(fits) && !path.contains('\\')
 }
+
+/// As [`bare`], and however often and in whatever letters the endings stand there: for what must not be missed.
+pub(crate) fn barest(path: &str) -> &str {
+    let mut path = path;
+    loop {
+        let short = bare(path);
+        let ending = short.len().checked_sub(GIT.len()).and_then(|at| short.split_at_checked(at));
+        let short = match ending {
+            Some((rest, ending)) if ending.eq_ignore_ascii_case(GIT) => bare(rest),
+            _ => short,
+        };
+        if short.is_empty() || short == path {
+            return path;
+        }
+        path = short;
+    }
+}
+
+const GIT: &str = ".git";
 
 /// Without what servers add or leave out by themselves: a slash or `.git` at the end.
 pub(crate) fn bare(path: &str) -> &str {
@@ -260,7 +289,9 @@ mod tests {
         check("git-upload-pack 'a' 'b'", Err("one repository"));
         check("git-upload-pack", Err("one repository"));
         check("git-upload-pack --strict 'a'", Err("one repository"));
-        for path in ["../a", "a/../b", "a//b", "./a", "a/.", "/", "''", "-oProxyCommand=x", "a\\\\b"] {
+        for path in
+            ["~/a", "~", "../a", "a/../b", "a//b", "./a", "a/.", "/", "''", "-oProxyCommand=x", "a\\\\b"]
+        {
             let quoted = if path == "''" { path.to_owned() } else { format!("'{path}'") };
             check(&format!("git-upload-pack {quoted}"), Err("path of a repository"));
         }
@@ -313,6 +344,13 @@ mod tests {
             ("a/.git", "a"),
         ] {
             assert_eq!(bare(path), expected, "{path}");
+            assert_eq!(barest(path), expected, "{path}");
+        }
+        for path in ["a/b.GIT", "a/b.git/.git", "a/b.git.git/", "a/b/.Git/.gIT", "a/b.GIT/"] {
+            assert_eq!(barest(path), "a/b", "{path}");
+        }
+        for path in ["", "/", ".git", ".GIT", "é.git", "ééé"] {
+            barest(path);
         }
     }
 

@@ -8,7 +8,7 @@ use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
 /// What a test waits for at most. Nothing takes nearly as long, but machines may be busy.
-pub const PATIENCE: Duration = Duration::from_secs(120);
+pub const PATIENCE: Duration = Duration::from_secs(400);
 
 /// How a process ended and what it wrote.
 #[derive(Debug)]

@@ -2,8 +2,8 @@
 
 use crate::args::{Approve, ApproveCommand};
 use crate::output::{Failure, Output};
-use crate::story::{fit, printable, wrap};
-use cofferdam_engine::Engine;
+use crate::story::{printable, whole, wrap};
+use cofferdam_engine::{Engine, Waiting};
 use serde_json::json;
 use std::path::PathBuf;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -36,8 +36,9 @@ fn list(engine: &Engine, output: &Output) -> Result<u8, Failure> {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
     for (session, one) in waiting {
         output.data(&format!("{session}.{}\n", one.id))?;
-        output
-            .data(&format!("  {}\n", fit(&format!("{} {}", one.method, printable(&one.url)), WIDTH - 2)))?;
+        for line in asked(&one) {
+            output.data(&format!("  {}\n", whole(&line, 2, WIDTH)))?;
+        }
         let program = one.program.map(|path| format!(" from {}", printable(&path))).unwrap_or_default();
         let spends = match one.credentials.is_empty() {
             true => String::new(),
@@ -48,6 +49,16 @@ fn list(engine: &Engine, output: &Output) -> Result<u8, Failure> {
         output.data(&format!("  denied by itself in {} s\n", one.until.saturating_sub(now)))?;
     }
     Ok(0)
+}
+
+/// What would be done, to its last character: nobody says yes to what is hidden by what stands before it.
+fn asked(one: &Waiting) -> Vec<String> {
+    let (method, url) = (printable(&one.method), printable(&one.url));
+    match url.starts_with("ssh:") {
+        // A command may be long: where it would run comes first.
+        true => vec![url, method],
+        false => vec![format!("{method} {url}")],
+    }
 }
 
 fn answer(engine: &Engine, id: &str, allow: bool, output: &Output) -> Result<u8, Failure> {

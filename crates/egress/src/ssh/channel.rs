@@ -8,8 +8,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::io::AsyncWrite;
 use tokio::sync::Notify;
 
-/// What may be sent before a command runs, and then; as much as OpenSSH grants.
-pub(super) const FIRST_WINDOW: u32 = 64 << 10;
+/// What may be sent before a command runs, and then; as OpenSSH grants it.
+pub(super) const FIRST_WINDOW: u32 = 0;
 pub(super) const WINDOW: u32 = 2 << 20;
 /// The most in one packet, either way.
 pub(super) const PACKET: u32 = 64 << 10;
@@ -117,6 +117,12 @@ impl Channel {
         drop(state);
         self.up.push(data);
         Ok(())
+    }
+
+    /// What has come and not gone on is for nobody any more.
+    pub(super) fn drop_rest(&self) {
+        self.down.clear();
+        self.errors.clear();
     }
 
     /// Nothing more comes from the other side.

@@ -46,6 +46,9 @@ impl Visit {
             Err(_) => return Err(Refused::Late.into()),
         };
         self.session.coffer.check_name(&user)?;
+        let Ok(_place) = self.session.ssh.clone().try_acquire_owned() else {
+            return Err(Refused::Busy.into());
+        };
         let writing = link.writing.clone();
         let inside =
             Arc::new(Inside { visit: self, user, writing, channels: Mutex::default(), wake: Arc::default() });
@@ -187,6 +190,13 @@ impl Inside {
         failure
     }
 
+    fn too_many(&self) -> Failure {
+        let failure = Failure::from(Refused::TooMany);
+        let visit = &self.visit;
+        visit.session.tell_refused(&failure, visit.from(), visit.destination(), String::new());
+        failure
+    }
+
     async fn global(&self, reader: &mut Reader<'_>) -> Done {
         let name = reader.text().ok_or(TransportError::Malformed)?;
         let wants = reader.flag().ok_or(TransportError::Malformed)?;
@@ -200,12 +210,7 @@ impl Inside {
         let mut read = || Some((reader.text()?, reader.u32()?, reader.u32()?, reader.u32()?));
         let (kind, theirs, window, packet) = read().ok_or(TransportError::Malformed)?;
         let no = match kind {
-            "session" if self.channels().len() >= MOST_CHANNELS => {
-                let failure = Failure::from(Refused::TooMany);
-                let visit = &self.visit;
-                visit.session.tell_refused(&failure, visit.from(), visit.destination(), String::new());
-                Some(failure)
-            }
+            "session" if self.channels().len() >= MOST_CHANNELS => Some(self.too_many()),
             "session" => None,
             "direct-tcpip" | "direct-streamlocal@openssh.com" => Some(self.refuse("forwarding of a port")),
             _ => Some(self.refuse("a channel of another kind")),
@@ -297,6 +302,11 @@ impl Inside {
             Then::Refuse(failure) => refuse_on(channel, &failure),
             Then::Run(command) => {
                 while commands.try_join_next().is_some() {}
+                // A channel that was closed may still have its command to end.
+                if commands.len() >= MOST_CHANNELS {
+                    refuse_on(channel, &self.too_many());
+                    return Ok(());
+                }
                 let (inside, channel) = (self.clone(), channel.clone());
                 commands.spawn(async move { inside.command(&channel, &command).await });
             }
@@ -340,13 +350,26 @@ impl Inside {
         visit.session.counters.requests.fetch_add(1, Relaxed);
         visit.session.coffer.check_data(text, &visit.destination())?;
         let command = SshCommand::read(text).map_err(Refused::Command)?;
+        // Once more as the host will read it: quotes may stand anywhere in a word.
+        for word in command.words() {
+            visit.session.coffer.check_data(word.as_bytes(), &visit.destination())?;
+        }
         let entry = visit.credential()?;
-        let (rules, exchange) = visit.leave(&self.user, &command, &entry).await?;
+        let (rules, exchange) = tokio::select! {
+            biased;
+            // Who asked is gone, and takes its question along.
+            () = channel.gone.notified() => return Ok(()),
+            leave = visit.leave(&self.user, &command, &entry) => leave?,
+        };
         let host = Host { visit, rules: &rules, user: &self.user, entry: &entry };
         let protocol = channel.protocol();
         let begun = tokio::select! {
             biased;
             () = exchange.until_cut(crate::exchange::Side::Up) => Err(cut(&exchange)),
+            () = channel.gone.notified() => {
+                exchange.end(Ending::ClientGone);
+                return Ok(());
+            }
             begun = host.run(&command, protocol.as_deref(), channel.upward()) => begun,
         };
         let remote = match begun {
@@ -372,7 +395,10 @@ impl Inside {
                 channel.finish(exit);
                 Ok(())
             }
-            Err(Broken::Cut) => Err(cut(&exchange)),
+            Err(Broken::Cut) => {
+                channel.drop_rest();
+                Err(cut(&exchange))
+            }
             Err(Broken::ClientGone) => {
                 exchange.end(Ending::ClientGone);
                 Ok(())

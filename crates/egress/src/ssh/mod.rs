@@ -28,6 +28,8 @@ use std::sync::Arc;
 use thiserror::Error;
 use transport::TransportError;
 
+/// At one time in one session; each may hold a few megabytes.
+pub(crate) const MOST_CONNECTIONS: usize = 256;
 /// What every client says first.
 pub(crate) const FIRST: &[u8] = b"SSH-";
 
@@ -44,6 +46,8 @@ pub(crate) enum Refused {
     Command(#[from] CommandError),
     #[error("too much is asked for at once on one connection: wait until something has ended")]
     TooMany,
+    #[error("too many connections over SSH are open in this session: close some")]
+    Busy,
     #[error("the client's side: {0}")]
     Client(TransportError),
     #[error("no agreement in time")]
@@ -73,7 +77,7 @@ impl Refused {
         match self {
             Self::Credential(why) => why.cause(),
             Self::Key { .. } => "credential-unfit",
-            Self::NotCarried(_) | Self::TooMany => "not-carried",
+            Self::NotCarried(_) | Self::TooMany | Self::Busy => "not-carried",
             Self::Command(_) => "command",
             Self::Client(_) | Self::Late => "message",
             Self::UnknownHost { .. } => "host-key-unknown",

@@ -48,6 +48,11 @@ impl Pipe {
         self.filled.notify_one();
     }
 
+    /// What is held goes nowhere, and nothing more comes.
+    pub(super) fn clear(&self) {
+        self.held().bytes.clear();
+    }
+
     pub(super) fn take(&self, most: usize) -> Option<Bytes> {
         let mut held = self.held();
         let count = held.bytes.len().min(most);

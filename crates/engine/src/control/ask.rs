@@ -35,8 +35,18 @@ impl Engine {
     pub fn waiting(&self) -> Result<Vec<(SessionId, Waiting)>, EngineError> {
         let mut all = Vec::new();
         for session in self.live()? {
-            if let Ok(Reply::Pending(waiting)) = self.ask(&session, &Question::Pending) {
-                all.extend(waiting.into_iter().map(|one| (session.clone(), one)));
+            match self.ask(&session, &Question::Pending) {
+                Ok(Reply::Pending(waiting)) => {
+                    all.extend(waiting.into_iter().map(|one| (session.clone(), one)));
+                }
+                // An answer that does not come, or cannot be read, is not the same as nothing.
+                Err(EngineError::Io { doing, source })
+                    if matches!(source.kind(), io::ErrorKind::TimedOut | io::ErrorKind::InvalidData) =>
+                {
+                    return Err(EngineError::Io { doing, source });
+                }
+                // It has ended meanwhile, or is another user's.
+                _ => {}
             }
         }
         Ok(all)

@@ -217,7 +217,13 @@ impl Desk {
 
     fn waiting(&self) -> Vec<Waiting> {
         let pending = self.handle.iter().flat_map(|handle| handle.approvals().pending());
-        pending.map(Waiting::from).collect()
+        // The oldest, as many as an answer has room for: the others are seen when these are answered.
+        let mut room = LONGEST / 2;
+        let fits = |one: &Waiting| {
+            let size = serde_json::to_vec(one).map_or(usize::MAX, |text| text.len());
+            room.checked_sub(size).inspect(|left| room = *left).is_some()
+        };
+        pending.map(Waiting::from).take_while(fits).collect()
     }
 
     /// As the vault has it now. Nobody can be asked for a passphrase here.

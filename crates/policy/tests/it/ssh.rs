@@ -58,11 +58,39 @@ fn what_is_denied_is_denied_in_any_writing() {
         rule("ask", "review", "ssh = \"push\"\nhost = \"h.example\"\nrepo = \"**/main\""),
     ]
     .concat();
-    for path in ["acme/secret", "ACME/Secret.git", "/acme/SECRET/", "acme/secret/.git"] {
+    for path in [
+        "acme/secret",
+        "ACME/Secret.git",
+        "/acme/SECRET/",
+        "acme/secret/.git",
+        "acme/secret.GIT",
+        "acme/secret.git/.git",
+        "~git/acme/secret",
+        "/~git/acme/secret.git",
+    ] {
         check(&rules, &format!("git@h.example git-upload-pack '{path}'"), "deny secret");
     }
     check(&rules, "git@h.example git-upload-pack 'acme/other'", "allow all");
     check(&rules, "git@h.example git-receive-pack 'a/MAIN'", "review ask");
+    let capital = [
+        rule("all", "allow", "ssh = \"fetch\"\nhost = \"h.example\""),
+        rule("no", "deny", "ssh = \"fetch\"\nhost = \"h.example\"\nrepo = \"acme/Ökonomie\""),
+    ]
+    .concat();
+    check(&capital, "git@h.example git-upload-pack 'acme/Ökonomie'", "deny no");
+}
+
+/// Somebody's home is reached by who names it, and not by a pattern that takes anything for a name.
+#[test]
+fn homes_are_named() {
+    let rules = [
+        rule("any", "allow", "ssh = \"fetch\"\nhost = \"h.example\"\nrepo = \"*/site\""),
+        rule("hers", "allow", "ssh = \"fetch\"\nhost = \"h.example\"\nrepo = \"~ada/*\""),
+    ]
+    .concat();
+    check(&rules, "git@h.example git-upload-pack 'acme/site'", "allow any");
+    check(&rules, "git@h.example git-upload-pack '~ada/notes'", "allow hers");
+    check(&rules, "git@h.example git-upload-pack '~bob/site'", "deny -");
 }
 
 #[test]

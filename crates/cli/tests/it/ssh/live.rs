@@ -2,6 +2,7 @@
 
 use super::{RULES, staged_once};
 use cofferdam_testkit::{Running, eventually};
+use rustix::process::Signal;
 use serde_json::Value;
 
 /// A command that runs until it is cut; comes back when it does, with the session's id.
@@ -87,6 +88,47 @@ git push -q 2>&1
             assert_eq!(changed, word == "allow", "{}", done.out());
         });
     }
+}
+
+/// One connection may carry several commands: who leaves one of them takes its question along, and the connection stays.
+#[test]
+fn a_command_whose_client_leaves_is_withdrawn() {
+    const SCRIPT: &str = r#"
+ssh -M -N -f -S "$PWD/shared" $HOST || exit 9
+ssh -S "$PWD/shared" $HOST cat < /dev/null & client=$!
+trap 'kill $client' TERM
+wait $client; wait $client
+ssh -S "$PWD/shared" -O check $HOST 2>&1
+until [ -e "$PWD/over" ]; do sleep 0.1; trap ': > over' TERM; done
+ssh -S "$PWD/shared" -O exit $HOST 2>/dev/null
+"#;
+    let rules = RULES.replace(
+        "id = \"health\"\nreason = \"the agent looks whether the host is up\"\neffect = \"allow\"",
+        "id = \"health\"\nreason = \"people decide\"\neffect = \"review\"",
+    );
+    staged_once(|stage| {
+        stage.rules(&rules);
+        let mut running = stage.sh(SCRIPT).start();
+        let waiting = stage.site.held(&mut running);
+        let listed = stage.site.call(&["approve", "ls"]).exits(0).out();
+        let shown: Vec<&str> = listed.lines().collect();
+        assert!(shown[1].starts_with("  ssh://git.internal") && shown[2] == "  cat", "{listed}");
+        running.signal(Signal::TERM);
+        eventually("the question to be withdrawn", || {
+            let answered = stage.site.bodies("approval.answered");
+            answered.first().map(|answer| assert_eq!(answer["answer"], "withdrawn", "{answered:#?}"))
+        });
+        // Nobody can say yes to it any more, and the host has heard of nothing.
+        stage.site.call(&["approve", "allow", waiting["id"].as_str().unwrap()]).exits(2);
+        assert!(running.is_running());
+        assert!(!stage.sshd.log().contains("Starting session: command"), "{}", stage.sshd.log());
+        eventually("it to end", || {
+            running.signal(Signal::TERM);
+            (!running.is_running()).then_some(())
+        });
+        let done = running.finish().exits(0);
+        assert!(done.out().contains("Master running"), "{} {}", done.out(), done.err());
+    });
 }
 
 #[test]
