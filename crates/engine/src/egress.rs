@@ -158,8 +158,10 @@ impl Prepared {
             files.push(ShownFile { at, content: content.into_bytes() });
         }
         let speaks_ssh = bound.iter().any(|bound| bound.credential.places.contains(&Place::Ssh));
-        let known_hosts =
-            if speaks_ssh { KnownHosts::read(&trust::known_outside()) } else { KnownHosts::default() };
+        let known_hosts = match speaks_ssh {
+            true => KnownHosts::read(&trust::known_outside()?),
+            false => KnownHosts::default(),
+        };
         let (coffer, session) = (Coffer::new(bound)?, session.clone());
         Ok(Self {
             rules,

@@ -65,7 +65,8 @@ fn first<'a>(what: &'static str, ours: &[&'a str], theirs: &str, is_client: bool
         true => ours.iter().copied().find(|name| theirs.split(',').any(|one| one == *name)),
         false => theirs.split(',').find_map(|one| ours.iter().copied().find(|name| *name == one)),
     };
-    found.ok_or_else(|| TransportError::NoCommon(what, theirs.chars().take(300).collect()))
+    let shown = || theirs.chars().filter(char::is_ascii_graphic).take(300).collect();
+    found.ok_or_else(|| TransportError::NoCommon(what, shown()))
 }
 
 pub(super) fn agree(offer: &Offer, theirs: &[u8]) -> Done<Agreed> {

@@ -466,8 +466,11 @@ impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Link<R, W> {
             Role::Client(_) => (&self.ours, &self.theirs),
             Role::Server(_) => (&self.theirs, &self.ours),
         };
-        let mut text = Vec::with_capacity(4096);
-        for part in [client, server, inits.0, inits.1, key, halves.0, halves.1] {
+        // Large enough for all of it: what is moved on leaves a copy behind.
+        let parts = [client, server, inits.0, inits.1, key, halves.0, halves.1];
+        let size = parts.iter().map(|part| part.len() + 4).sum::<usize>() + secret.len();
+        let mut text = Zeroizing::new(Vec::with_capacity(size));
+        for part in parts {
             put_string(&mut text, part);
         }
         text.extend_from_slice(secret);

@@ -1,8 +1,10 @@
 //! How OpenSSH inside comes to know the key of the session, which every host has there: by its system-wide configuration,
 //! of which the inside is shown ours with the host's own behind it. And what the operator's own OpenSSH knows, outside.
 
+use crate::error::EngineError;
 use cofferdam_runtime::ShownFile;
-use std::path::{Path, PathBuf};
+use std::io::ErrorKind;
+use std::path::PathBuf;
 
 const CONFIG: &str = "/etc/ssh/ssh_config";
 const SYSTEM: &str = "/etc/ssh/ssh_known_hosts";
@@ -19,18 +21,26 @@ pub(super) fn files(host_key: &str) -> Vec<ShownFile> {
     files
 }
 
-/// What the user that we are, and this machine, know of hosts.
-pub(crate) fn known_outside() -> String {
+/// What the user that we are, and this machine, know of hosts. A file that is there and cannot be read may say of a key
+/// that it was taken back.
+pub(crate) fn known_outside() -> Result<String, EngineError> {
     let home = std::env::home_dir().map(|home| home.join(".ssh/known_hosts"));
-    let places: Vec<PathBuf> = home.into_iter().chain([Path::new(SYSTEM).to_owned()]).collect();
-    let read =
-        |path: &PathBuf| std::fs::read(path).ok().map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
-    places.iter().filter_map(read).collect::<Vec<_>>().join("\n")
+    let mut all = String::new();
+    for path in home.into_iter().chain([PathBuf::from(SYSTEM)]) {
+        match std::fs::read(&path) {
+            Ok(bytes) => all.push_str(&String::from_utf8_lossy(&bytes)),
+            Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => {}
+            Err(source) => return Err(EngineError::Unreadable { path, source }),
+        }
+        all.push('\n');
+    }
+    Ok(all)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::path::Path;
 
     #[test]
     fn the_hosts_own_configuration_stands_behind_ours() {

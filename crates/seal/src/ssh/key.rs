@@ -193,9 +193,8 @@ fn trimmed(number: &[u8]) -> &[u8] {
 /// bit, once for each key that is read.
 fn below(number: &[u8], prime: &[u8]) -> Option<Vec<u8>> {
     let (last, before) = prime.split_last()?;
-    let modulus = [before, &[last & !1][..]].concat();
     // Longer by a byte, for what is shifted out at the top.
-    let modulus = [&[0][..], &modulus].concat();
+    let modulus = Zeroizing::new([&[0][..], before, &[last & !1][..]].concat());
     if number.len() > 2048 || prime.len() > 1024 || modulus.iter().all(|byte| *byte == 0) {
         return None;
     }
@@ -207,9 +206,9 @@ fn below(number: &[u8], prime: &[u8]) -> Option<Vec<u8>> {
             *byte = shifted as u8;
             carry = (shifted >> 8) as u8;
         }
-        if rest >= modulus {
+        if rest.as_slice() >= modulus.as_slice() {
             let mut borrow = false;
-            for (byte, take) in rest.iter_mut().zip(&modulus).rev() {
+            for (byte, take) in rest.iter_mut().zip(modulus.iter()).rev() {
                 let (first, under) = byte.overflowing_sub(*take);
                 let (second, again) = first.overflowing_sub(u8::from(borrow));
                 (*byte, borrow) = (second, under || again);
