@@ -28,6 +28,14 @@ impl Decision {
         self.rule.as_ref().map(|rule| rule.id.as_str())
     }
 
+    /// What stands on record as its reason: what made it impossible to judge goes first.
+    pub fn told(&self) -> String {
+        match &self.problem {
+            Some(problem) => problem.to_string(),
+            None => self.reason().to_owned(),
+        }
+    }
+
     /// The rule's reason; for what nothing matched, that.
     pub fn reason(&self) -> &str {
         let nothing = if self.is_allowed() { "no rule is against it" } else { "no rule allows it" };

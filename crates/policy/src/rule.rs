@@ -11,6 +11,7 @@ use crate::mistake::Spot;
 use crate::octets::{Octets, Writing};
 use crate::sql::{Shape, SqlKind};
 use crate::ssh::{SshCommand, SshKind, bare, barest};
+use cofferdam_model::Verdict;
 use serde::Serialize;
 use std::fmt;
 use std::sync::Arc;
@@ -22,6 +23,17 @@ pub enum Effect {
     Deny,
     Review,
     Allow,
+}
+
+/// As it stands on record.
+impl From<Effect> for Verdict {
+    fn from(effect: Effect) -> Self {
+        match effect {
+            Effect::Allow => Self::Allow,
+            Effect::Deny => Self::Deny,
+            Effect::Review => Self::Review,
+        }
+    }
 }
 
 impl Effect {

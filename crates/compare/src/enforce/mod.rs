@@ -112,7 +112,7 @@ impl Judge<'_> {
         let mut judged = Vec::new();
         for (index, act) in self.run.acts.iter().enumerate() {
             let Some(decision) = act::decide(self.policy, act) else { continue };
-            let effect = verdict(decision.effect);
+            let effect = decision.effect.into();
             judged.push(Judged { act: index, effect, rule: decision.rule_id().map(str::to_owned) });
             if effect != Verdict::Allow {
                 let name = format!("{} {}", word(act.kind), finding::shown(&act.name));
@@ -286,19 +286,11 @@ fn answer(act: &Act) -> Act {
 fn about(act: Option<usize>, decision: &Decision, what: What) -> Finding {
     Finding {
         act,
-        effect: verdict(decision.effect),
+        effect: decision.effect.into(),
         rule: decision.rule_id().map(str::to_owned),
         reason: decision.reason().to_owned(),
         times: 1,
         what,
-    }
-}
-
-fn verdict(effect: Effect) -> Verdict {
-    match effect {
-        Effect::Allow => Verdict::Allow,
-        Effect::Deny => Verdict::Deny,
-        Effect::Review => Verdict::Review,
     }
 }
 

@@ -120,16 +120,9 @@ impl<'a> Question<'a> {
             method: text(method),
             path: text(path),
             query: query.map(clipped),
-            effect: match decision.effect {
-                Effect::Allow => Verdict::Allow,
-                Effect::Deny => Verdict::Deny,
-                Effect::Review => Verdict::Review,
-            },
+            effect: decision.effect.into(),
             rule: decision.rule_id().map(str::to_owned),
-            reason: match &decision.problem {
-                Some(problem) => problem.to_string(),
-                None => decision.reason().to_owned(),
-            },
+            reason: decision.told(),
             program: program.map(str::to_owned),
             credentials: Vec::new(),
         })

@@ -22,21 +22,6 @@ const MOST_TOLD: usize = 4096;
 /// For a text that is a very deep tree.
 const STACK: usize = 256 << 20;
 
-fn verdict(effect: Effect) -> Verdict {
-    match effect {
-        Effect::Allow => Verdict::Allow,
-        Effect::Deny => Verdict::Deny,
-        Effect::Review => Verdict::Review,
-    }
-}
-
-fn reason(decision: &Decision) -> String {
-    match &decision.problem {
-        Some(problem) => problem.to_string(),
-        None => decision.reason().to_owned(),
-    }
-}
-
 /// The session as it stands on record.
 pub(super) fn asked(visit: &Visit, wish: &Wish, decision: &Decision) -> Box<EgressDecided> {
     Box::new(EgressDecided {
@@ -47,9 +32,9 @@ pub(super) fn asked(visit: &Visit, wish: &Wish, decision: &Decision) -> Box<Egre
         method: "CONNECT".to_owned(),
         path: format!("/{}", clipped(&wish.database, 200)),
         query: Some(format!("user={}", clipped(&wish.user, 200))),
-        effect: verdict(decision.effect),
+        effect: decision.effect.into(),
         rule: decision.rule_id().map(str::to_owned),
-        reason: reason(decision),
+        reason: decision.told(),
         program: visit.program.as_deref().map(str::to_owned),
         credentials: Vec::new(),
     })
@@ -93,7 +78,7 @@ fn denied(
     seq: u64,
 ) -> Failure {
     session.counters.denied.fetch_add(1, Relaxed);
-    session.noticed(Alarm::Denied, &reason(decision), asked, seq);
+    session.noticed(Alarm::Denied, &decision.told(), asked, seq);
     let act = if act.is_empty() { String::new() } else { format!(" ({act})") };
     Failure::Denied(Box::new(Denial {
         line: format!("{decision}{act}"),
@@ -117,7 +102,7 @@ async fn hold(
     let held = Held {
         id: 0,
         rule: rule.clone(),
-        reason: reason(decision),
+        reason: decision.told(),
         method: method.to_owned(),
         url,
         program: asked.program.clone(),
@@ -151,7 +136,7 @@ async fn hold(
         }
     };
     session.counters.denied.fetch_add(1, Relaxed);
-    let reason = reason(decision);
+    let reason = decision.told();
     let line = format!("{line}; held by rule {rule}: {reason}");
     let rule = Some(rule);
     Err(Failure::Denied(Box::new(Denial { line, rule, reason, contact: String::new(), allow: None })))
@@ -243,9 +228,9 @@ impl Link<'_> {
     fn fact(&self, text: &str, statement: &Statement, decision: &Decision) -> Box<SqlDecided> {
         Box::new(SqlDecided {
             acts: statement.acts.iter().take(64).map(ToString::to_string).collect(),
-            effect: verdict(decision.effect),
+            effect: decision.effect.into(),
             rule: decision.rule_id().map(str::to_owned),
-            reason: reason(decision),
+            reason: decision.told(),
             statement: self.visit.session.coffer.cover(clipped(text, MOST_TOLD)),
             again: false,
         })

@@ -8,7 +8,7 @@ use crate::rescue::Failure;
 use crate::rules::Rules;
 use crate::swap::state::Entry;
 use crate::swap::{Used, UsedCredential};
-use cofferdam_model::{EgressDecided, Verdict};
+use cofferdam_model::EgressDecided;
 use cofferdam_policy::{Action, Decision, Effect, Ssh, SshCommand};
 use std::sync::Arc;
 use std::time::Instant;
@@ -63,16 +63,9 @@ impl Visit {
             method: ssh.command.to_string(),
             path: String::new(),
             query: Some(format!("{USER}{}", ssh.user)),
-            effect: match decision.effect {
-                Effect::Allow => Verdict::Allow,
-                Effect::Deny => Verdict::Deny,
-                Effect::Review => Verdict::Review,
-            },
+            effect: decision.effect.into(),
             rule: decision.rule_id().map(str::to_owned),
-            reason: match &decision.problem {
-                Some(problem) => problem.to_string(),
-                None => decision.reason().to_owned(),
-            },
+            reason: decision.told(),
             program: self.program.as_deref().map(str::to_owned),
             credentials: Vec::new(),
         })

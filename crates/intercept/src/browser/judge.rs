@@ -2,7 +2,7 @@
 
 use crate::mcp::InForce;
 use cofferdam_model::Verdict;
-use cofferdam_policy::{Action, Browser, Effect};
+use cofferdam_policy::{Action, Browser};
 use serde_json::Value;
 
 /// What was decided, and the words for whoever asked.
@@ -22,11 +22,7 @@ pub(super) fn decide(in_force: &InForce, action: &str, url: &str, args: &Value) 
     };
     let url = (!url.is_empty()).then_some(url);
     let decision = policy.decide(&Action::Browser(Browser { name: action, url, args }));
-    let effect = match decision.effect {
-        Effect::Allow => Verdict::Allow,
-        Effect::Deny => Verdict::Deny,
-        Effect::Review => Verdict::Review,
-    };
+    let effect = decision.effect.into();
     let (rule, reason) = (decision.rule_id().map(str::to_owned), decision.reason().to_owned());
     Ruling { effect, rule, reason, words: decision.to_string() }
 }

@@ -51,11 +51,7 @@ impl Judge {
             return Ruling { effect: Verdict::Allow, rule: None, reason, words: String::new() };
         };
         let decision = policy.decide(&Action::Tool(Tool { name: tool, args }));
-        let effect = match decision.effect {
-            Effect::Allow => Verdict::Allow,
-            Effect::Deny => Verdict::Deny,
-            Effect::Review => Verdict::Review,
-        };
+        let effect = decision.effect.into();
         let reason = decision.reason().to_owned();
         Ruling { effect, rule: decision.rule_id().map(str::to_owned), reason, words: decision.to_string() }
     }

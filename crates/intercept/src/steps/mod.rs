@@ -13,7 +13,7 @@ use cofferdam_model::{
     Answer, ApprovalAnswered, Body, Content, NotRecorded, OwnAnswer, OwnRequest, Record, StepEnded,
     StepReplanned, StepStarted, StepVia, Verdict,
 };
-use cofferdam_policy::{Action, Effect, Step};
+use cofferdam_policy::{Action, Step};
 use read::{Asked, Told};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -229,11 +229,7 @@ impl Steps {
             return free("no rule is about it");
         }
         let decision = told.decision;
-        let effect = match decision.effect {
-            Effect::Allow => Verdict::Allow,
-            Effect::Deny => Verdict::Deny,
-            Effect::Review => Verdict::Review,
-        };
+        let effect = decision.effect.into();
         let (rule, reason) = (decision.rule_id().map(str::to_owned), decision.reason().to_owned());
         Ruling { effect, rule, reason, words: decision.to_string() }
     }
