@@ -11,7 +11,7 @@ mod story;
 mod verifiers;
 
 use cofferdam_testkit::{Done, Site, program};
-use serde_json::Value;
+use serde_json::{Value, json};
 use std::io::{BufRead, BufReader};
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
@@ -108,4 +108,29 @@ fn codes(result: &Value, id: &str) -> Vec<String> {
 fn session(result: &Value, id: &str) -> Value {
     let found = result["sessions"].as_array().unwrap().iter().find(|session| session["id"] == id);
     found.unwrap_or_else(|| panic!("no {id}: {result}")).clone()
+}
+
+fn add(site: &Site, table: &str) {
+    let suite = site.read("suite.toml");
+    site.write("suite.toml", format!("{suite}{table}"));
+}
+
+/// The suite's scorer `tone` passes two sessions, and finds the one that begins to call names. Hands back what is in the evidence.
+fn judged_for_its_tone(site: &Site) -> String {
+    site.call(&["record", "suite.toml", "-q"]).exits(0);
+    site.call(&["gate", "suite.toml", "-q"]).exits(0);
+    assert_eq!(
+        session(&result(site), "polite")["scores"],
+        json!([{ "scorer": "tone", "outcome": "pass", "score": 1.0 }])
+    );
+    let suite = site.read("suite.toml").replacen("echo hello", "echo hello idiot", 1);
+    site.write("suite.toml", &suite);
+    site.call(&["gate", "suite.toml", "-q"]).exits(1);
+    let found = session(&result(site), "polite");
+    assert_eq!(found["reasons"][0]["text"], "the scorer `tone` says: it calls someone an idiot");
+    assert_eq!(session(&result(site), "other")["outcome"], "pass");
+    let bundle = "gate-out/evidence.tar.zst";
+    site.call(&["verify", bundle]).exits(0);
+    let tar = Command::new("tar").args(["--zstd", "-tf", bundle]).current_dir(site.work()).output().unwrap();
+    String::from_utf8(tar.stdout).unwrap()
 }

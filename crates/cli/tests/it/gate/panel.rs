@@ -1,8 +1,8 @@
 //! Who else is asked about a session: scorers of the suite's own and a model as judge, against real little servers.
 
-use super::{Shop, codes, result, scripts, session};
+use super::{Shop, add, codes, judged_for_its_tone, result, scripts, session};
 use crate::site;
-use cofferdam_testkit::{Site, program};
+use cofferdam_testkit::program;
 use serde_json::{Value, json};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -20,11 +20,6 @@ if rude:
     answer["reasons"] = [{"text": "it calls someone an idiot", "act": 0}]
 json.dump(answer, sys.stdout)
 "#;
-
-fn add(site: &Site, table: &str) {
-    let suite = site.read("suite.toml");
-    site.write("suite.toml", format!("{suite}{table}"));
-}
 
 /// A server for as long as the test runs. `answer` gets the head and the body of each request.
 struct Little {
@@ -76,34 +71,19 @@ fn a_scorer_of_the_suites_own_decides_with_its_reason() {
     scripts(&site, &[("polite", "echo hello"), ("other", "echo hello")]);
     site.write("tone.py", TONE);
     add(&site, "[[scorer]]\nname = \"tone\"\ncommand = [\"python3\", \"tone.py\"]\n");
-    site.call(&["record", "suite.toml", "-q"]).exits(0);
-    site.call(&["gate", "suite.toml", "-q"]).exits(0);
-    assert_eq!(
-        session(&result(&site), "polite")["scores"],
-        json!([{ "scorer": "tone", "outcome": "pass", "score": 1.0 }])
-    );
-
-    let suite = site.read("suite.toml").replacen("echo hello", "echo hello idiot", 1);
-    site.write("suite.toml", &suite);
-    site.call(&["gate", "suite.toml", "-q"]).exits(1);
-    let found = session(&result(&site), "polite");
-    assert_eq!(found["reasons"][0]["text"], "the scorer `tone` says: it calls someone an idiot");
-    assert_eq!(session(&result(&site), "other")["outcome"], "pass");
+    let entries = judged_for_its_tone(&site);
     for report in ["report.html", "summary.md", "junit.xml", "results.sarif"] {
         let text = site.read(format!("gate-out/{report}"));
         assert!(text.contains("it calls someone an idiot"), "{report}");
     }
     let asked: Value = serde_json::from_str(&site.read("gate-out/asked/polite.1.json")).unwrap();
     assert!(asked["scorers"][0]["answer"].as_str().unwrap().contains("idiot"), "{asked}");
-    let bundle = "gate-out/evidence.tar.zst";
-    let tar = Command::new("tar").args(["--zstd", "-tf", bundle]).current_dir(site.work()).output().unwrap();
-    let entries = String::from_utf8(tar.stdout).unwrap();
     for name in ["result/asked/polite.1.json", "inputs/scorers/tone.py"] {
         assert!(entries.lines().any(|entry| entry == name), "{name}: {entries}");
     }
-    site.call(&["verify", bundle]).exits(0);
 
     // A suite may let a scorer go no further than review.
+    let suite = site.read("suite.toml");
     site.write("suite.toml", suite.replace("name = \"tone\"", "name = \"tone\"\nmost = \"review\""));
     site.call(&["gate", "suite.toml", "-q"]).exits(3);
 }
