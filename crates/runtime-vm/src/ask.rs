@@ -146,8 +146,9 @@ pub(crate) fn call(place: &Path, port: u32) -> io::Result<UnixStream> {
     // Byte by byte: what comes after it is the machine's.
     loop {
         let mut byte = [0];
-        if line.read(&mut byte)? == 0 {
-            let what = format!("nobody in the machine listens at {port}");
+        // It ends the call where nobody listens, and says nothing where nobody is there yet.
+        if !matches!(line.read(&mut byte), Ok(1)) {
+            let what = format!("nobody in the machine takes a call at {port}");
             return Err(io::Error::new(io::ErrorKind::ConnectionRefused, what));
         }
         match byte {

@@ -70,3 +70,25 @@ fn next(take: Receiver<OwnedFd>, ended: OwnedFd) -> impl FnMut() -> io::Result<O
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use cofferdam_sys::machine::listen_to_host;
+    use rustix::io::Errno;
+
+    /// As it is done in a machine, on this host's own kernel where that can.
+    #[test]
+    fn a_number_is_listened_to_by_one_alone() {
+        let number = 1_000_000 + std::process::id();
+        match listen_to_host(number) {
+            Err(Errno::AFNOSUPPORT) => println!("not run: this kernel has no vsock"),
+            first => {
+                let first = first.unwrap();
+                assert_eq!(listen_to_host(number).err(), Some(Errno::ADDRINUSE));
+                drop(listen_to_host(number + 1).unwrap());
+                drop(first);
+                listen_to_host(number).unwrap();
+            }
+        }
+    }
+}

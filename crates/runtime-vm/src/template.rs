@@ -329,7 +329,8 @@ fn booted(machine: &mut Machine, vmm: &mut dyn Vmm) -> Result<String, RuntimeErr
     begun.map_err(|error| {
         // What it has to say of it may come after it is gone.
         let _ = readable(&[machine.ended()], Instant::now() + LAST);
-        failed(format!("the machine ended while it booted ({error}): {}", machine.tail.said()))
+        let how = if Instant::now() > until { "did not boot in time" } else { "ended while it booted" };
+        failed(format!("the machine {how} ({error}): {}", machine.tail.said()))
     })?;
     match readable(&[machine.house.as_fd(), machine.ended()], until).map_err(io("wait for the machine"))? {
         None => {

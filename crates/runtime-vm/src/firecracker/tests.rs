@@ -12,7 +12,7 @@ use cofferdam_inside::wire::{FROM_INSIDE, Frame, Tell, receive};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::fs;
 use std::os::fd::OwnedFd;
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::sync::Arc;
 use std::thread::JoinHandle;
@@ -337,4 +337,78 @@ fn something_else_than_a_stream_is_not_taken() {
     let error = ask::ask(&ours, Want::Port(1)).unwrap_err();
     assert_eq!(error.kind(), io::ErrorKind::InvalidData, "{error}");
     answer.join().unwrap();
+}
+
+/// Has the real one see a directory as its root.
+const JAIL: &str = r#"#!/bin/sh
+exec unshare --mount sh -c '
+for name in usr lib lib64 proc dev; do
+    mkdir -p "$0/$name" && mount --rbind "/$name" "$0/$name" || exit 1
+done
+exec chroot "$0" /program "$@"' "$(dirname "$0")" "$@"
+"#;
+
+/// A root for the real one, with a real kernel; or why there is none.
+fn real_site() -> Result<(tempfile::TempDir, Program), String> {
+    let env = |name: &str| std::env::var_os(name).map(PathBuf::from);
+    let dir = tempfile::tempdir().unwrap();
+    let root = dir.path();
+    if !rustix::process::geteuid().is_root() {
+        return Err("only root can give it a root of its own".into());
+    }
+    File::options().read(true).write(true).open("/dev/kvm").map_err(|error| format!("/dev/kvm: {error}"))?;
+    let said = |error: RuntimeError| error.to_string();
+    let program = Program::find(Kind::Firecracker, &env, root).map_err(said)?;
+    let kernel = crate::kernel::Kernel::find(env).map_err(said)?;
+    fs::create_dir_all(root.join("vm/kernel")).unwrap();
+    fs::create_dir_all(root.join("vm/disks")).unwrap();
+    kernel.unpack(&root.join("vm/kernel/vmlinux"), &root.join("vm/kernel/initrd")).map_err(said)?;
+    for name in DISKS {
+        File::create(root.join("vm/disks").join(name)).unwrap().set_len(crate::nbd::SIZE).unwrap();
+    }
+    fs::copy(&program.path, root.join("program")).unwrap();
+    fs::write(root.join("firecracker"), JAIL).unwrap();
+    fs::set_permissions(root.join("firecracker"), fs::Permissions::from_mode(0o755)).unwrap();
+    Ok((dir, program))
+}
+
+/// The real one, as far as it goes without a guest that answers: it takes all that it is told, writes a machine down into
+/// what it was handed, and another goes on with that.
+#[test]
+fn the_real_one_takes_what_it_is_told_where_there_is_one() {
+    let (dir, program) = match real_site() {
+        Ok(site) => site,
+        Err(why) => return println!("not run: no Firecracker can be driven here: {why}"),
+    };
+    let root = dir.path();
+    let mut template = Firecracker::new(&program, Role::Template, SIZE, &command_line()).unwrap();
+    let ram = memory::own(SIZE.memory).unwrap();
+    let started = Started::new(root, &template, &ram);
+    started.greet(&mut template).unwrap();
+    template.start().unwrap();
+    let told = template.told().unwrap();
+    assert!(told.is_running && told.version == program.version && told.memory == SIZE.memory, "{told:?}");
+    let state = tempfile::tempfile().unwrap();
+    template.save(&state).unwrap();
+    assert!(!template.told().unwrap().is_running);
+    assert!(state.metadata().unwrap().len() > 1000 && ram.metadata().unwrap().blocks() > 0);
+    started.end();
+
+    let mut copy = Firecracker::new(&program, Role::Copy, SIZE, "").unwrap();
+    let started = Started::new(root, &copy, &ram);
+    started.greet(&mut copy).unwrap();
+    copy.read_back(&state).unwrap();
+    let told = copy.told().unwrap();
+    assert!(told.is_running && told.memory == SIZE.memory && told.processors == 2, "{told:?}");
+    DISKS.iter().for_each(|name| copy.exchanged(name).unwrap());
+    copy.pause().unwrap();
+    let kept = tempfile::tempfile().unwrap();
+    let nobody = |_: &dyn Vmm, _: &File| -> Result<Machine, RuntimeError> { panic!("it needs no other") };
+    let written = copy.keep(&kept, &nobody).unwrap();
+    assert!(written.metadata().unwrap().blocks() > 0 && kept.metadata().unwrap().len() > 1000);
+    copy.resume().unwrap();
+    assert!(copy.told().unwrap().is_running);
+    let again = copy.read_back(&state).unwrap_err().to_string();
+    assert!(again.contains("after starting the microVM"), "{again}");
+    assert!(started.end() != 0, "it was ended");
 }
