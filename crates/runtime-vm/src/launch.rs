@@ -94,10 +94,14 @@ pub fn launch(socket: &Path) -> io::Result<i32> {
     let Some((program, arguments)) = argv.split_first() else {
         return Err(io::ErrorKind::InvalidInput.into());
     };
+    if let Some(place) = &place {
+        // A VMM before this one may have left its sockets.
+        let _ = std::fs::remove_dir_all(place);
+        std::fs::create_dir_all(place)?;
+    }
     for (name, descriptor) in &named {
         rustix::io::fcntl_setfd(descriptor, FdFlags::empty())?;
         if let Some(place) = &place {
-            std::fs::create_dir_all(place)?;
             // Whoever follows it has the same descriptors.
             symlink(format!("/proc/self/fd/{}", descriptor.as_raw_fd()), place.join(name))?;
         }

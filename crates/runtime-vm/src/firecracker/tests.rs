@@ -69,7 +69,6 @@ struct Started {
 impl Started {
     fn new(root: &Path, vmm: &Firecracker, ram: &File) -> Self {
         let place = root.join(PLACE.trim_start_matches('/'));
-        let _ = fs::remove_dir_all(&place);
         let meeting = root.join("meeting");
         let _ = fs::remove_file(&meeting);
         let listener = UnixListener::bind(&meeting).unwrap();
