@@ -62,7 +62,7 @@ pub fn relay(
     std::thread::Builder::new().name("vm-relay".into()).spawn(move || {
         while let Ok(far) = next() {
             // A connection that ends is followed by another; when nobody speaks here any more, none is needed.
-            if state.carry(far.into()).is_ok() {
+            if state.carry(far.into()).is_ok() || state.give().is_err() {
                 return;
             }
         }
@@ -94,6 +94,8 @@ struct Link {
     sent: u64,
     told: u64,
     came: Vec<u8>,
+    /// It takes nothing any more.
+    is_deaf: bool,
 }
 
 fn broken(what: &str) -> io::Error {
@@ -118,13 +120,26 @@ impl State {
             }
             self.wait(&link)?;
             self.write_near();
-            write_some(&mut &link.far, &mut link.out)?;
+            if write_some(&mut &link.far, &mut link.out).is_err() {
+                // What it has said before it went is still to be read.
+                link.is_deaf = true;
+                link.out.clear();
+            }
             self.read_near();
             if self.to_near.is_empty() {
                 self.read_far(&mut link)?;
             }
             self.note();
         }
+    }
+
+    /// What came over a connection that has ended is given all the same, to the last byte.
+    fn give(&mut self) -> io::Result<()> {
+        self.near.set_nonblocking(false)?;
+        (&self.near).write_all(&self.to_near)?;
+        self.to_near.clear();
+        self.note();
+        self.near.set_nonblocking(true)
     }
 
     fn note(&self) {
@@ -160,7 +175,14 @@ impl State {
             return Err(broken("the other end lives another life"));
         }
         self.gone(received)?;
-        Ok(Link { far, out: Vec::new(), sent: self.got, told: self.received, came: Vec::new() })
+        Ok(Link {
+            far,
+            out: Vec::new(),
+            sent: self.got,
+            told: self.received,
+            came: Vec::new(),
+            is_deaf: false,
+        })
     }
 
     /// The other end has got so much in all.
@@ -175,7 +197,7 @@ impl State {
 
     /// What there is to say, once the other end takes more.
     fn put(&self, link: &mut Link) {
-        if !link.out.is_empty() {
+        if !link.out.is_empty() || link.is_deaf {
             return;
         }
         if link.told != self.received {
@@ -200,11 +222,10 @@ impl State {
         let mut far = PollFlags::empty();
         far.set(PollFlags::IN, self.to_near.is_empty());
         far.set(PollFlags::OUT, !link.out.is_empty());
-        let mut set = vec![PollFd::from_borrowed_fd(link.far.as_fd(), far)];
-        // One that has hung up would wake us for ever.
-        if !near.is_empty() {
-            set.push(PollFd::from_borrowed_fd(self.near.as_fd(), near));
-        }
+        // One that has hung up, and of which nothing is wanted now, would wake us for ever.
+        let both = [(link.far.as_fd(), far), (self.near.as_fd(), near)];
+        let wanted = both.into_iter().filter(|(_, flags)| !flags.is_empty());
+        let mut set: Vec<_> = wanted.map(|(end, flags)| PollFd::from_borrowed_fd(end, flags)).collect();
         match poll(&mut set, None) {
             Ok(_) | Err(Errno::INTR) => Ok(()),
             Err(errno) => Err(errno.into()),
@@ -239,6 +260,11 @@ impl State {
             Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
             Ok(count) => link.came.extend_from_slice(self.bytes.get(..count).unwrap_or_default()),
             Err(error) if is_for_later(&error) => return Ok(()),
+            // Told once, before the rest can be read: that not all of ours was taken.
+            Err(error) if error.kind() == io::ErrorKind::ConnectionReset && !link.is_deaf => {
+                link.is_deaf = true;
+                return Ok(());
+            }
             Err(error) => return Err(error),
         }
         while let Some(length) = link.came.first_chunk().map(|bytes| u32::from_le_bytes(*bytes)) {
@@ -411,5 +437,31 @@ mod tests {
         let mut heard = [0; 2];
         host.read_exact(&mut heard).unwrap();
         assert_eq!(&heard, b"ok");
+    }
+
+    #[test]
+    fn what_came_before_the_end_is_given_however_late_it_is_read() {
+        let (put, next) = ends();
+        let (mut host, _) = relay(Side::Calling { life: 5 }, next).unwrap();
+        let (ours, mut theirs) = UnixStream::pair().unwrap();
+        put.send(ours.into()).unwrap();
+        let mut hello = [0; 16];
+        theirs.read_exact(&mut hello).unwrap();
+        theirs.write_all(&5u64.to_le_bytes()).unwrap();
+        theirs.write_all(&0u64.to_le_bytes()).unwrap();
+        let whole = bytes(PIECE * 20);
+        let sent = whole.clone();
+        let sender = std::thread::spawn(move || {
+            for piece in sent.chunks(PIECE) {
+                theirs.write_all(&(piece.len() as u32).to_le_bytes()).unwrap();
+                theirs.write_all(piece).unwrap();
+            }
+        });
+        std::thread::sleep(Duration::from_millis(50));
+        drop(put);
+        let mut all = Vec::new();
+        host.read_to_end(&mut all).unwrap();
+        sender.join().unwrap();
+        assert!(all == whole, "{} of {}", all.len(), whole.len());
     }
 }
