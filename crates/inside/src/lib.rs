@@ -8,10 +8,13 @@
 pub mod carry;
 mod export;
 mod mark;
+mod port;
 mod prepare;
 mod rehearse;
+pub mod relay;
 mod serve;
 pub mod wire;
 
 pub use mark::{Mark, Search};
-pub use serve::{BASE, GUEST, HOUSE, NET, NOTES, PROGRAMS, SESSION, SYSTEM, serve};
+pub use port::{NUMBERED, number};
+pub use serve::{BASE, DISKS, GUEST, HOUSE, NET, NOTES, PROGRAMS, SESSION, SYSTEM, serve};

@@ -1,5 +1,6 @@
 //! What there is in the machine before anyone asks for anything: a root that can be added to, control groups, ports.
 
+use crate::serve::DISKS;
 use rustix::mount::{MountFlags, UnmountFlags, mount, mount_bind, mount_bind_recursive, mount_move, unmount};
 use std::fs::{self, File, OpenOptions};
 use std::io;
@@ -108,8 +109,13 @@ pub(crate) fn show(disk: &str, paths: &[PathBuf]) -> io::Result<()> {
     Ok(())
 }
 
-/// The device of a disk, by the name that the VMM gave it.
+/// The device of a disk, by the name that the VMM gave it, or by its place among them.
 fn device(disk: &str) -> io::Result<PathBuf> {
+    if crate::port::is_numbered() {
+        let known = DISKS.into_iter().zip(["/dev/vda", "/dev/vdb", "/dev/vdc"]);
+        let device = known.into_iter().find(|(name, _)| *name == disk).map(|(_, device)| device.into());
+        return device.ok_or_else(|| io::ErrorKind::NotFound.into());
+    }
     for entry in fs::read_dir("/sys/block")? {
         let entry = entry?;
         if fs::read_to_string(entry.path().join("serial")).is_ok_and(|serial| serial.trim() == disk) {

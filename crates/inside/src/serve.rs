@@ -3,6 +3,7 @@
 use crate::carry::{self, Far};
 use crate::export;
 use crate::mark::Mark;
+use crate::port::{Port, Ports};
 use crate::prepare::{self, place_of};
 use crate::rehearse::{self, Ahead};
 use crate::wire::{
@@ -33,6 +34,9 @@ pub const SYSTEM: &str = "system";
 pub const PROGRAMS: &str = "programs";
 pub const SESSION: &str = "session";
 
+/// The order in which a VMM has them, where it gives them no names.
+pub const DISKS: [&str; 3] = [SYSTEM, PROGRAMS, SESSION];
+
 /// Where layers that lie beneath are on the session's disk.
 pub const BASE: &str = ".cofferdam/base";
 
@@ -53,20 +57,23 @@ pub fn serve() -> Result<(), RuntimeError> {
         let path = Path::new(STAGING).join(name);
         std::fs::create_dir_all(&path).map_err(RuntimeError::io(format!("make {}", path.display())))?;
     }
-    let mut house = prepare::port(HOUSE).map_err(failed("open the port to the host"))?;
-    let guest = prepare::port(GUEST).map_err(failed("open the port of the guest"))?;
-    let notes = prepare::port(NOTES).map_err(failed("open the port of system calls"))?;
+    let mut ports = Ports::new().map_err(failed("listen to the host"))?;
+    let mut house = ports.open(HOUSE).map_err(failed("open the port to the host"))?.file;
+    let guest = ports.open(GUEST).map_err(failed("open the port of the guest"))?;
+    let notes = ports.open(NOTES).map_err(failed("open the port of system calls"))?.file;
     let kernel = rustix::system::uname().release().to_string_lossy().into_owned();
     send(&mut house, &Tell::Booted { version: VERSION, kernel }).map_err(failed("speak to the host"))?;
     let channel = Channel { port: guest, mark: Arc::default() };
     let teller = Arc::new(Teller(Mutex::new(notes)));
-    let mut inside = Inside { house, channel, teller, ahead: Vec::new(), made: None, renewed: Vec::new() };
+    let (ahead, renewed) = (Vec::new(), Vec::new());
+    let mut inside = Inside { house, ports, channel, teller, ahead, made: None, renewed };
     while inside.hear().map_err(failed("hear the host"))? {}
     Ok(())
 }
 
 struct Inside {
     house: File,
+    ports: Ports,
     channel: Channel,
     teller: Arc<Teller>,
     /// Begun for nobody yet.
@@ -84,14 +91,14 @@ struct Here {
 
 /// The one stream on which guests are spoken to, one after the other.
 struct Channel {
-    port: File,
+    port: Port,
     /// What says that the guest before has said its last.
     mark: Arc<Mutex<Option<Mark>>>,
 }
 
 impl Channel {
     fn for_guests(&self) -> io::Result<Channels> {
-        let (port, mark) = (self.port.try_clone()?, self.mark.clone());
+        let (port, mark) = (self.port.file.try_clone()?, self.mark.clone());
         Ok(Channels(Box::new(move || {
             if let Some(mark) = mark.lock().unwrap_or_else(PoisonError::into_inner).take() {
                 // Guests make it one that does not wait; nobody has it now.
@@ -117,9 +124,11 @@ impl Channel {
     fn quiet(&self) -> Tell {
         let until = Instant::now() + QUIET;
         loop {
-            let mut set = [PollFd::new(&self.port, PollFlags::IN)];
+            // In this order: what is given can be read from then on.
+            let all_given = self.port.is_all_given();
+            let mut set = [PollFd::new(&self.port.file, PollFlags::IN)];
             let _ = poll(&mut set, Some(&Timespec::default()));
-            match set.iter().any(|fd| fd.revents().contains(PollFlags::IN)) {
+            match !all_given || set.iter().any(|fd| fd.revents().contains(PollFlags::IN)) {
                 false => return Tell::Done,
                 true if Instant::now() < until => std::thread::sleep(Duration::from_millis(1)),
                 true => {
@@ -287,7 +296,7 @@ impl Inside {
         let mut sandbox = self.begin(spec, without, &shown)?.complete(&mut || ())?;
         sandbox.listen(self.teller.clone())?;
         if let Some(doors) = sandbox.take_doors() {
-            let port = prepare::port(NET).map_err(RuntimeError::io("open the port of the network"))?;
+            let port = self.ports.open(NET).map_err(RuntimeError::io("open the port of the network"))?.file;
             std::thread::spawn(move || carry::carry(port.into(), Far::Inside(Box::new(doors)), None));
         }
         let who = sandbox.identity();

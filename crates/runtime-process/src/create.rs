@@ -49,6 +49,7 @@ pub(crate) struct Making {
     /// What its control groups are called: after the session, or after whoever prepared it.
     pub(crate) group: String,
     pub(crate) without: Vec<String>,
+    pub(crate) kvm: Option<PathBuf>,
     pub(crate) limits: Resolved,
     pub(crate) users: Option<Users>,
     pub(crate) layout: Option<Layout>,
@@ -139,12 +140,14 @@ pub(crate) fn begin(
     without: &[String],
     fault: Fault,
     given_channel: Option<Channels>,
+    kvm: Option<PathBuf>,
 ) -> Result<Box<Beginning>, RuntimeError> {
     let making = Making {
         limits: limits::resolve(&spec.limits, spec.layer_place, spec.pausable),
         group: group_name(&spec.id),
         spec,
         without: without.to_vec(),
+        kvm,
         users: None,
         layout: None,
         network: None,
@@ -452,6 +455,7 @@ pub(crate) fn hand_over_plan(m: &mut Making) -> Result<(), Failure> {
         network: m.network.as_ref().filter(|_| !another),
         inherited,
         without: &m.without,
+        kvm: m.kvm.as_deref(),
     };
     let rest = plan::operations(&decided);
     if users.way == Way::Range && !another {

@@ -42,6 +42,7 @@ use cofferdam_runtime::{Backend, Begun, Fault, Probe, RuntimeError, SandboxSpec}
 use std::fmt;
 use std::io;
 use std::os::fd::OwnedFd;
+use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
 
 /// The tier. The default is the real thing; the fields weaken it for negative controls and fault tests.
@@ -55,6 +56,8 @@ pub struct ProcessBackend {
     /// Where its guests' channels come from, where their other end is not ours: in a virtual machine it is the
     /// host's. Taken by the first sandbox.
     pub channel: Mutex<Option<Channels>>,
+    /// A node of the host's `kvm` to be shown under that name, for a VMM that opens it by itself.
+    pub kvm: Option<PathBuf>,
 }
 
 /// Gives every guest of a sandbox the stream that it is spoken to on. Asked when the guest before it has ended.
@@ -95,7 +98,7 @@ impl Backend for ProcessBackend {
 
     fn begin(&self, spec: SandboxSpec) -> Result<Box<dyn Begun>, RuntimeError> {
         let channel = self.channel.lock().unwrap_or_else(PoisonError::into_inner).take();
-        Ok(create::begin(spec, &self.without, self.fault, channel)?)
+        Ok(create::begin(spec, &self.without, self.fault, channel, self.kvm.clone())?)
     }
 }
 

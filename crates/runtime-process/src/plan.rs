@@ -50,6 +50,8 @@ pub(crate) struct Decided<'a> {
     pub(crate) inherited: Inherited,
     /// Controls that a test or a weakened profile leaves out, by their name in the report.
     pub(crate) without: &'a [String],
+    /// A node of the host's `kvm`.
+    pub(crate) kvm: Option<&'a Path>,
 }
 
 /// What is alike in every sandbox of a user: the root, the host's directories in it, devices.
@@ -311,6 +313,7 @@ mod tests {
             network,
             inherited: Inherited { channel: 5, image: 6 },
             without: &without,
+            kvm: None,
         };
         let mut kernel = Recorder::default();
         for op in first(decided.users, network, decided.without).into_iter().chain(operations(&decided)) {

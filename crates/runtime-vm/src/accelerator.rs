@@ -3,7 +3,7 @@
 //! host runs.
 
 use crate::kernel::refused;
-use crate::qemu::{Accelerator, Qemu};
+use crate::vmm::{Accelerator, Kind, Program};
 use cofferdam_runtime::RuntimeError;
 use serde::{Deserialize, Serialize};
 use std::ffi::OsStr;
@@ -19,7 +19,7 @@ pub(crate) const DEVICE: &str = "/dev/kvm";
 /// Rounds of two instructions: a moment for a processor, minutes for an emulator in a kernel.
 const ROUNDS: u32 = 50_000_000;
 const DEADLINE: Duration = Duration::from_secs(2);
-/// The first that can be handed the device, where it may open nothing itself.
+/// The first QEMU that can be handed the device, where it may open nothing itself.
 const HANDED: (u32, u32) = (8, 1);
 
 /// The guest itself: whether it counted so far.
@@ -35,7 +35,7 @@ pub fn count(rounds: u32) -> io::Result<bool> {
 pub(crate) struct Answer {
     /// Of the host's run.
     boot: String,
-    qemu: Qemu,
+    vmm: Program,
     pub(crate) works: bool,
     pub(crate) why: String,
 }
@@ -44,27 +44,35 @@ fn boot_id() -> String {
     fs::read_to_string("/proc/sys/kernel/random/boot_id").map(|id| id.trim().to_owned()).unwrap_or_default()
 }
 
-fn written(dir: &Path) -> Option<Answer> {
-    serde_json::from_slice(&fs::read(dir.join("kvm.json")).ok()?).ok()
+/// Each VMM has its own answer, so that none forgets another's.
+fn place(dir: &Path, kind: Kind) -> PathBuf {
+    match kind {
+        Kind::Qemu => dir.join("kvm.json"),
+        Kind::Firecracker => dir.join("kvm-firecracker.json"),
+    }
 }
 
-/// What was found before, in this run of the host, with this QEMU.
-fn known(dir: &Path, qemu: &Qemu) -> Option<Answer> {
-    written(dir).filter(|answer| answer.boot == boot_id() && answer.qemu == *qemu)
+fn written(dir: &Path, kind: Kind) -> Option<Answer> {
+    serde_json::from_slice(&fs::read(place(dir, kind)).ok()?).ok()
 }
 
-/// Whether it was tried before, in this run of the host and with the QEMU that is here, and found to work. Every start
-/// asks this: where the answer is no, QEMU is not even looked for.
-pub(crate) fn is_known_to_work(dir: &Path, find: impl FnOnce() -> Option<Qemu>) -> bool {
-    let answer = written(dir).filter(|answer| answer.works && answer.boot == boot_id());
-    answer.is_some_and(|answer| find().is_some_and(|qemu| answer.qemu == qemu))
+/// What was found before, in this run of the host, with this VMM.
+fn known(dir: &Path, vmm: &Program) -> Option<Answer> {
+    written(dir, vmm.kind).filter(|answer| answer.boot == boot_id() && answer.vmm == *vmm)
+}
+
+/// Whether it was tried before, in this run of the host and with the VMM that is here, and found to work. Every start
+/// asks this: where the answer is no, the VMM is not even looked for.
+pub(crate) fn is_known_to_work(dir: &Path, kind: Kind, find: impl FnOnce() -> Option<Program>) -> bool {
+    let answer = written(dir, kind).filter(|answer| answer.works && answer.boot == boot_id());
+    answer.is_some_and(|answer| find().is_some_and(|vmm| answer.vmm == vmm))
 }
 
 /// Which one to use, and why.
 pub(crate) fn choose(
     env: impl Fn(&str) -> Option<PathBuf>,
     dir: &Path,
-    qemu: &Qemu,
+    vmm: &Program,
     program: &Path,
 ) -> Result<(Accelerator, String), RuntimeError> {
     let wanted = env(WANTED);
@@ -75,14 +83,14 @@ pub(crate) fn choose(
     if !["kvm", "auto"].contains(&wanted) {
         return Err(refused(format!("{WANTED} is `{wanted}`"), "set it to kvm, tcg or auto"));
     }
-    let answer = known(dir, qemu).unwrap_or_else(|| {
-        let tried = attempt(qemu, Path::new(DEVICE), program, OsStr::new("vm-count"), DEADLINE);
+    let answer = known(dir, vmm).unwrap_or_else(|| {
+        let tried = attempt(vmm, Path::new(DEVICE), program, OsStr::new("vm-count"), DEADLINE);
         let (works, why) = match tried {
             Ok(()) => (true, "a guest on it runs at the processor's speed".to_owned()),
             Err(why) => (false, why),
         };
-        let answer = Answer { boot: boot_id(), qemu: qemu.clone(), works, why };
-        let _ = serde_json::to_vec(&answer).map(|text| fs::write(dir.join("kvm.json"), text));
+        let answer = Answer { boot: boot_id(), vmm: vmm.clone(), works, why };
+        let _ = serde_json::to_vec(&answer).map(|text| fs::write(place(dir, vmm.kind), text));
         answer
     });
     match (answer.works, wanted) {
@@ -94,9 +102,16 @@ pub(crate) fn choose(
     }
 }
 
+/// As if it had been tried, for tests where there is none.
+#[cfg(test)]
+pub(crate) fn remember(dir: &Path, vmm: &Program) {
+    let answer = Answer { boot: boot_id(), vmm: vmm.clone(), works: true, why: "a test says so".into() };
+    fs::write(place(dir, vmm.kind), serde_json::to_vec(&answer).unwrap()).unwrap();
+}
+
 /// Tries it, with a program that runs the guest and can be ended.
 fn attempt(
-    qemu: &Qemu,
+    vmm: &Program,
     device: &Path,
     program: &Path,
     word: &OsStr,
@@ -136,11 +151,12 @@ fn attempt(
     if !ended.success() {
         return Err(format!("a guest on {} does not run ({ended})", device.display()));
     }
-    match qemu.numbers() >= HANDED {
+    // Others open it by themselves.
+    match vmm.kind != Kind::Qemu || vmm.numbers() >= HANDED {
         true => Ok(()),
         false => {
             let (major, minor) = HANDED;
-            Err(format!("QEMU {} cannot be handed it in its sandbox: {major}.{minor} can", qemu.version))
+            Err(format!("QEMU {} cannot be handed it in its sandbox: {major}.{minor} can", vmm.version))
         }
     }
 }
@@ -153,22 +169,22 @@ mod tests {
     #[test]
     fn who_asks_at_every_start_does_not_pay_for_a_no() {
         let dir = tempfile::tempdir().unwrap();
-        let here = Qemu::of_version("9.0.0");
-        let never = || -> Option<Qemu> { panic!("QEMU was looked for") };
-        assert!(!is_known_to_work(dir.path(), never));
+        let here = Program::of_version(Kind::Qemu, "9.0.0");
+        let never = || -> Option<Program> { panic!("QEMU was looked for") };
+        assert!(!is_known_to_work(dir.path(), Kind::Qemu, never));
         let answer = |works, boot: &str| {
-            let answer = Answer { boot: boot.into(), qemu: here.clone(), works, why: String::new() };
+            let answer = Answer { boot: boot.into(), vmm: here.clone(), works, why: String::new() };
             fs::write(dir.path().join("kvm.json"), serde_json::to_vec(&answer).unwrap()).unwrap();
         };
         answer(false, &boot_id());
-        assert!(!is_known_to_work(dir.path(), never));
+        assert!(!is_known_to_work(dir.path(), Kind::Qemu, never));
         answer(true, "another run of the host");
-        assert!(!is_known_to_work(dir.path(), never));
+        assert!(!is_known_to_work(dir.path(), Kind::Qemu, never));
         answer(true, &boot_id());
-        assert!(is_known_to_work(dir.path(), || Some(here.clone())));
+        assert!(is_known_to_work(dir.path(), Kind::Qemu, || Some(here.clone())));
         assert!(
-            !is_known_to_work(dir.path(), || Some(Qemu::of_version("9.1.0")))
-                && !is_known_to_work(dir.path(), || None)
+            !is_known_to_work(dir.path(), Kind::Qemu, || Some(Program::of_version(Kind::Qemu, "9.1.0")))
+                && !is_known_to_work(dir.path(), Kind::Qemu, || None)
         );
     }
 
@@ -183,17 +199,19 @@ mod tests {
     #[test]
     fn only_a_guest_that_comes_to_its_end_in_time_counts() {
         let dir = tempfile::tempdir().unwrap();
-        let qemu = |version: &str| Qemu::of_version(version);
         let device = dir.path().join("kvm");
-        let check = |version: &str, script: &str, expected: Result<(), &str>| {
+        let check_with = |vmm: Program, script: &str, expected: Result<(), &str>| {
             let program = program(dir.path(), script);
             let deadline = Duration::from_millis(if script.contains("sleep") { 200 } else { 20_000 });
-            let tried = attempt(&qemu(version), &device, &program, OsStr::new("x"), deadline);
+            let tried = attempt(&vmm, &device, &program, OsStr::new("x"), deadline);
             match (&tried, expected) {
                 (Ok(()), Ok(())) => {}
                 (Err(said), Err(part)) => assert!(said.contains(part), "{said}"),
                 _ => panic!("{tried:?} and not {expected:?}"),
             }
+        };
+        let check = |version: &str, script: &str, expected| {
+            check_with(Program::of_version(Kind::Qemu, version), script, expected);
         };
         check("9.0.0", "true", Err("cannot be opened"));
         fs::write(&device, "").unwrap();
@@ -201,19 +219,20 @@ mod tests {
         check("9.0.0", "exit 1", Err("does not run"));
         check("9.0.0", "exec sleep 100", Err("an emulator runs it"));
         check("7.2.22 (Debian 1:7.2)", "true", Err("cannot be handed it"));
+        check_with(Program::of_version(Kind::Firecracker, "1.9.0"), "true", Ok(()));
     }
 
     #[test]
     fn an_answer_holds_for_one_run_of_the_host_and_one_qemu() {
         let dir = tempfile::tempdir().unwrap();
-        let qemu = Qemu::of_version("9.0.0");
+        let qemu = Program::of_version(Kind::Qemu, "9.0.0");
         assert_eq!(known(dir.path(), &qemu), None);
-        let answer = Answer { boot: boot_id(), qemu: qemu.clone(), works: true, why: "tried".into() };
+        let answer = Answer { boot: boot_id(), vmm: qemu.clone(), works: true, why: "tried".into() };
         let write =
             |answer: &Answer| fs::write(dir.path().join("kvm.json"), serde_json::to_vec(answer).unwrap());
         write(&answer).unwrap();
         assert_eq!(known(dir.path(), &qemu), Some(answer.clone()));
-        assert_eq!(known(dir.path(), &Qemu::of_version("9.0.1")), None);
+        assert_eq!(known(dir.path(), &Program::of_version(Kind::Qemu, "9.0.1")), None);
         write(&Answer { boot: "another".into(), ..answer }).unwrap();
         assert_eq!(known(dir.path(), &qemu), None);
     }

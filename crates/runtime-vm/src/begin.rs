@@ -8,6 +8,7 @@ use crate::sandbox::{Stuff, VmSandbox};
 use crate::session;
 use crate::snapshot::{self, Snapshot};
 use crate::template::{Copied, Parts, Template};
+use cofferdam_inside::{PROGRAMS, SESSION};
 use cofferdam_runtime::{Begun, Network, RuntimeError, Sandbox, SandboxSpec};
 use cofferdam_runtime_process::{Look, look};
 use std::path::Path;
@@ -74,17 +75,18 @@ impl Begun for Beginning {
             let gone = || Err(crate::kernel::refused("the lists were not made", "report this"));
             (listed.join().unwrap_or_else(|_| gone()), restored)
         });
-        let (machine, monitor) = restored?;
+        let (machine, vmm) = restored?;
         let listed = listed?;
         let without = parts.without.clone();
         let stuff = Stuff { parts, spec, look, template, disks: disks.clone() };
-        let mut sandbox = VmSandbox::new(stuff, machine, monitor)?;
+        let mut sandbox = VmSandbox::new(stuff, machine, vmm)?;
         match (of, listed) {
             (Some(snapshot), _) => sandbox.revive(snapshot)?,
             (None, Some((session, (programs, programs_at)))) => {
                 disks.session.put(session.disk);
                 let programs = Kept::open(&programs);
                 disks.programs.put(programs.map_err(RuntimeError::io("open the list of programs"))?);
+                sandbox.exchange([PROGRAMS, SESSION])?;
                 sandbox.make(session.show, &programs_at, without)?;
             }
             (None, None) => {}

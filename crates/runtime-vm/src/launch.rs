@@ -14,8 +14,9 @@ use serde::{Deserialize, Serialize};
 use std::io::{self, IoSlice, IoSliceMut, Read, Write};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::unix::fs::symlink;
 use std::os::unix::net::UnixStream;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 /// Descriptors that are given at once.
@@ -30,6 +31,9 @@ pub(crate) struct Order {
     pub(crate) given: Vec<String>,
     /// Which of them is the machine's network, to be carried. It is not the VMM's.
     pub(crate) network: Option<String>,
+    /// Where the VMM makes its sockets, if it makes them by itself; what is given is found there by name. Then the host
+    /// goes on asking, and when it does no more, the VMM ends.
+    pub(crate) place: Option<PathBuf>,
 }
 
 /// The host's part.
@@ -73,7 +77,8 @@ fn take_over(stream: &mut UnixStream) -> io::Result<(Order, Vec<OwnedFd>)> {
 pub fn launch(socket: &Path) -> io::Result<i32> {
     let mut stream = UnixStream::connect(socket)?;
     let (order, given) = take_over(&mut stream)?;
-    drop(stream);
+    let place = order.place;
+    let asked = place.clone().zip(place.is_some().then_some(stream));
     let mut named: Vec<(String, OwnedFd)> = order.given.into_iter().zip(given).collect();
     let network = order.network.and_then(|name| {
         let at = named.iter().position(|(given, _)| *given == name)?;
@@ -89,8 +94,17 @@ pub fn launch(socket: &Path) -> io::Result<i32> {
     let Some((program, arguments)) = argv.split_first() else {
         return Err(io::ErrorKind::InvalidInput.into());
     };
-    for (_, descriptor) in &named {
+    if let Some(place) = &place {
+        // A VMM before this one may have left its sockets.
+        let _ = std::fs::remove_dir_all(place);
+        std::fs::create_dir_all(place)?;
+    }
+    for (name, descriptor) in &named {
         rustix::io::fcntl_setfd(descriptor, FdFlags::empty())?;
+        if let Some(place) = &place {
+            // Whoever follows it has the same descriptors.
+            symlink(format!("/proc/self/fd/{}", descriptor.as_raw_fd()), place.join(name))?;
+        }
     }
     let mut vmm = Command::new(program).args(arguments).stdin(Stdio::null()).spawn()?;
     drop(named);
@@ -98,6 +112,10 @@ pub fn launch(socket: &Path) -> io::Result<i32> {
         let pid = rustix::process::Pid::from_child(&vmm);
         let ended = rustix::process::pidfd_open(pid, rustix::process::PidfdFlags::empty())?;
         carry::carry(network, Far::Outside, Some(ended))?;
+    }
+    if let Some((place, stream)) = asked {
+        crate::ask::answer(&stream, &place, &vmm)?;
+        let _ = vmm.kill();
     }
     Ok(vmm.wait()?.code().unwrap_or(1))
 }

@@ -7,13 +7,16 @@
 //! when it ends, and judged like everything else that comes from inside.
 
 mod accelerator;
+mod ask;
 mod begin;
+mod firecracker;
 mod house;
 mod identity;
 mod image;
 mod import;
 mod kernel;
 mod launch;
+mod lines;
 mod listing;
 mod machine;
 mod memory;
@@ -26,17 +29,21 @@ mod sandbox;
 mod session;
 mod snapshot;
 mod template;
+mod vmm;
+mod watch;
+mod written;
 
 pub use accelerator::count;
 pub use launch::launch;
-pub use qemu::{Accelerator, Size};
 pub use snapshot::is_there as is_machine;
+pub use vmm::{Accelerator, Size};
 
 use cofferdam_model::{Limits, Tier};
 use cofferdam_runtime::{Backend, Begun, Probe, RuntimeError, SandboxSpec};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use template::Parts;
+use vmm::{Kind, Program};
 
 /// What the kernel and our own program take beside the session.
 const OVERHEAD: u64 = 192 << 20;
@@ -77,16 +84,15 @@ fn size(limits: &Limits, accelerator: Accelerator) -> Size {
 impl VmBackend {
     fn parts(&self, limits: &Limits) -> Result<Parts, RuntimeError> {
         let _ = std::fs::create_dir_all(&self.dir);
-        let qemu = qemu::Qemu::find(env, &self.dir.join("qemu.json"))?;
+        let (vmm, accelerator, why) = vmm::choose(&env, &self.dir, &self.program)?;
         let kernel = kernel::Kernel::find(env)?;
-        let (accelerator, why) = accelerator::choose(env, &self.dir, &qemu, &self.program)?;
         let size = size(limits, accelerator);
         let without = self.without.clone();
         Ok(Parts {
             without,
             dir: self.dir.clone(),
             program: self.program.clone(),
-            qemu,
+            vmm,
             kernel,
             accelerator,
             why,
@@ -98,8 +104,15 @@ impl VmBackend {
 impl VmBackend {
     /// Whether machines run at their normal speed here: tried before, in this boot of the host, and found so.
     pub fn is_quick(&self) -> bool {
-        let find = || qemu::Qemu::find(env, &self.dir.join("qemu.json")).ok();
-        accelerator::is_known_to_work(&self.dir, find)
+        let works = |kind: Kind| {
+            let find = || Program::find(kind, &env, &self.dir).ok();
+            accelerator::is_known_to_work(&self.dir, kind, find)
+        };
+        let wanted = env(vmm::WANTED);
+        let is_wanted = |kind: Kind| {
+            wanted.as_deref().is_none_or(|wanted| [kind.word(), "auto"].iter().any(|word| wanted == *word))
+        };
+        [Kind::Firecracker, Kind::Qemu].into_iter().any(|kind| is_wanted(kind) && works(kind))
             && env(accelerator::WANTED).is_none_or(|wanted| wanted.as_os_str() != "tcg")
     }
 }
@@ -113,8 +126,8 @@ impl Backend for VmBackend {
         let tier = Tier::Microvm;
         match self.parts(&Limits::default()) {
             Ok(parts) => {
-                let (qemu, kernel) = (&parts.qemu.version, &parts.kernel.release);
-                let here = format!("QEMU {qemu} and Linux {kernel} are here");
+                let (vmm, kernel) = (&parts.vmm, &parts.kernel.release);
+                let here = format!("{} {} and Linux {kernel} are here", vmm.kind.name(), vmm.version);
                 let how = match parts.accelerator {
                     Accelerator::Kvm => format!("on KVM: {}", parts.why),
                     Accelerator::Tcg => {

@@ -1,39 +1,45 @@
 //! One VMM at work: the sandbox around it, the monitor, the ports. Dropping it ends it.
 
 use crate::accelerator::DEVICE;
+use crate::ask::{self, Want};
 use crate::launch::{self, Order};
+use crate::lines::Lines;
 use crate::nbd::{self, Disks};
 use crate::qemu::KVM;
-use cofferdam_guest::host::{Client, Event, Received};
-use cofferdam_guest::wire::{Exec, Stdin};
-use cofferdam_inside::{GUEST, HOUSE, NET, NOTES, PROGRAMS, SESSION, SYSTEM};
+use crate::vmm::{Vmm, Wiring};
+use crate::watch::{Tail, watch};
+use crate::written;
+use cofferdam_guest::host::Client;
+use cofferdam_inside::{DISKS, GUEST, HOUSE, NET, NOTES, PROGRAMS, SESSION, SYSTEM};
 use cofferdam_model::{EnforcementReport, LayerPlace, Limits, Mount, Profile, UserMode};
 use cofferdam_runtime::{Backend, Base, Callers, Doors, Network, RuntimeError, Sandbox, SandboxSpec};
 use cofferdam_runtime_process::ProcessBackend;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use std::collections::VecDeque;
+use rustix::fs::{CWD, FileType, Mode};
 use std::fs::{self, File};
 use std::io::{self, Write};
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 /// Where the sandbox around a VMM has our own program, and the socket on which it is told what to start.
-const PROGRAM: &str = "/vm/cofferdam";
-const MEETING: &str = "/vm/meeting";
-/// And the kernel, where one is booted.
+pub(crate) const PROGRAM: &str = "/vm/cofferdam";
+pub(crate) const MEETING: &str = "/vm/meeting";
+/// And the kernel, where one is booted; disks that are files; a VMM that is not the system's.
 pub(crate) const KERNEL: &str = "/vm/kernel";
-/// What is kept of what the VMM and the machine's console say.
-const TAIL: usize = 16 << 10;
-const LINES: usize = 6;
+pub(crate) const FILES: &str = "/vm/disks";
+pub(crate) const SHOWN: &str = "/vm/vmm";
+/// Where a VMM makes its own sockets, in memory of its sandbox.
+pub(crate) const PLACE: &str = "/tmp/vm";
 /// Until the program in the sandbox has called.
 const CALL: Duration = Duration::from_secs(30);
+/// Between two tries.
+const AGAIN: Duration = Duration::from_millis(10);
 
 /// Who is behind a connection is the machine's own knowledge, and what it says of that proves nothing: rules that name
 /// a program do not hold for it.
@@ -54,39 +60,15 @@ pub(crate) struct Start<'a> {
     pub(crate) dir: &'a Path,
     /// This program.
     pub(crate) program: &'a Path,
+    /// Where disks are kept that had to be written out.
+    pub(crate) images: &'a Path,
     pub(crate) doors: bool,
-    pub(crate) argv: Vec<String>,
+    pub(crate) vmm: &'a dyn Vmm,
     /// Its memory, which it opens again by descriptor: no file, since it may write to none.
     pub(crate) memory: BorrowedFd<'a>,
     /// What it boots, where it boots: the directory of a kernel.
     pub(crate) kernel: Option<&'a Path>,
     pub(crate) disks: Disks,
-}
-
-/// The last of what was said.
-#[derive(Debug, Clone, Default)]
-pub(crate) struct Tail(Arc<Mutex<VecDeque<u8>>>);
-
-impl Tail {
-    pub(crate) fn add(&self, bytes: &[u8]) {
-        let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        kept.extend(bytes);
-        let over = kept.len().saturating_sub(TAIL);
-        kept.drain(..over);
-    }
-
-    /// Its last lines, fit for a message; of a kernel that panics, the reason and not the trace after it.
-    pub(crate) fn said(&self) -> String {
-        let kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let text = String::from_utf8_lossy(&kept.iter().copied().collect::<Vec<u8>>()).into_owned();
-        let lines: Vec<&str> = text.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
-        // What came just before it may be why.
-        let panic =
-            lines.iter().rposition(|line| line.contains("Kernel panic")).map(|at| at.saturating_sub(4));
-        let from = panic.unwrap_or(lines.len().saturating_sub(LINES));
-        let last = lines.iter().skip(from).take(LINES).copied().collect::<Vec<_>>().join(" | ");
-        last.chars().filter(|c| !c.is_control()).take(1200).collect()
-    }
 }
 
 pub(crate) struct Machine {
@@ -107,6 +89,10 @@ pub(crate) struct Machine {
     watching: Option<JoinHandle<Option<Client>>>,
     /// Where the program in the sandbox calls.
     meeting: UnixListener,
+    /// That program, where it is asked for more than to start the VMM; it ends with this.
+    starter: Option<UnixStream>,
+    /// The machine's streams, where they are called for.
+    lines: Option<Lines>,
     dir: PathBuf,
 }
 
@@ -126,7 +112,15 @@ impl Machine {
         fs::create_dir_all(start.dir).map_err(io("make the machine's directory"))?;
         let meeting = meeting(start.dir).map_err(io("make the place where the VMM is started"))?;
         // What is refused there is refused at once: nobody is told of each call of a VMM.
-        let backend = ProcessBackend { without: vec!["seccomp.record".into()], ..ProcessBackend::default() };
+        let without = vec!["seccomp.record".into()];
+        let kvm = match start.vmm.wiring() {
+            Wiring::Handed => None,
+            Wiring::Asked => {
+                fs::create_dir_all(start.dir.join("disks")).map_err(io("make the machine's directory"))?;
+                Some(node(start.dir).map_err(io("show /dev/kvm to the VMM"))?)
+            }
+        };
+        let backend = ProcessBackend { without, kvm, ..ProcessBackend::default() };
         let mut around = backend.create(around(&start))?;
         let channel = around.take_channel().ok_or_else(|| RuntimeError::Step {
             step: "vmm",
@@ -150,6 +144,8 @@ impl Machine {
             ended,
             watching: Some(watching),
             meeting,
+            starter: None,
+            lines: None,
             dir: start.dir.to_owned(),
         };
         machine.connect(start, theirs)?;
@@ -163,8 +159,11 @@ impl Machine {
             what: format!("the sandbox around the VMM is gone: {}", self.tail.said()),
             fix: "start another session".into(),
         };
-        // Without its monitor and its ports it has nothing to live for; it is told in its own words.
-        let _ = (&self.monitor).write_all(b"{\"execute\":\"quit\"}\n");
+        // Who has started it ends it; or it is told in its own words.
+        self.lines = None;
+        if self.starter.take().is_none() {
+            let _ = (&self.monitor).write_all(b"{\"execute\":\"quit\"}\n");
+        }
         let left = readable(&[self.ended.as_fd()], Instant::now() + CALL).map_err(io("end the VMM"))?;
         let client = match (left, self.watching.take()) {
             (Some(_), Some(watching)) => watching.join().ok().flatten().ok_or_else(gone)?,
@@ -179,6 +178,13 @@ impl Machine {
     }
 
     fn connect(&mut self, start: Start<'_>, theirs: Theirs) -> Result<(), RuntimeError> {
+        match start.vmm.wiring() {
+            Wiring::Handed => self.connect_handed(start, theirs),
+            Wiring::Asked => self.connect_asked(start),
+        }
+    }
+
+    fn connect_handed(&mut self, start: Start<'_>, theirs: Theirs) -> Result<(), RuntimeError> {
         let pair = || UnixStream::pair().map_err(io("make the machine's sockets"));
         let (carrier, of_net) = pair()?;
         let (system, of_system) = pair()?;
@@ -188,7 +194,8 @@ impl Machine {
         for (disk, socket) in [(of_the_system, system), (of_the_home, programs), (of_the_session, session)] {
             nbd::serve(disk, socket).map_err(io("serve the machine's disks"))?;
         }
-        let wants_kvm = start.argv.iter().any(|word| word.contains(&format!("{{{KVM}}}")));
+        let argv = start.vmm.argv();
+        let wants_kvm = argv.iter().any(|word| word.contains(&format!("{{{KVM}}}")));
         let kvm = wants_kvm.then(|| File::options().read(true).write(true).open(DEVICE)).transpose();
         let kvm = kvm.map_err(io("open /dev/kvm"))?;
         let mut named: Vec<(&str, BorrowedFd<'_>)> = vec![
@@ -204,14 +211,86 @@ impl Machine {
             ("ram", start.memory),
         ];
         named.extend(kvm.as_ref().map(|device| (KVM, device.as_fd())));
-        let order = Order {
-            argv: start.argv,
-            given: named.iter().map(|(name, _)| (*name).to_owned()).collect(),
-            network: Some("carrier".to_owned()),
-        };
+        let network = Some("carrier".to_owned());
+        self.hand_over(&named, |given| Order { argv, given, network, place: None }).map(drop)
+    }
+
+    /// What it is handed are files in memory; the rest it finds in its sandbox, or makes there.
+    fn connect_asked(&mut self, start: Start<'_>) -> Result<(), RuntimeError> {
+        for name in DISKS {
+            let written = self.write_disk(name, &start.disks, start.images);
+            written.map_err(io("write the machine's disks"))?;
+        }
+        let mut named = vec![("ram", start.memory)];
+        named.extend(start.vmm.given());
+        let (argv, place) = (start.vmm.argv(), Some(PLACE.into()));
+        let starter = self.hand_over(&named, |given| Order { argv, given, network: None, place })?;
+        starter.set_read_timeout(Some(CALL)).map_err(io("speak to who starts the VMM"))?;
+        self.starter = Some(starter);
+        Ok(())
+    }
+
+    fn hand_over(
+        &self,
+        named: &[(&str, BorrowedFd<'_>)],
+        order: impl FnOnce(Vec<String>) -> Order,
+    ) -> Result<UnixStream, RuntimeError> {
+        let order = order(named.iter().map(|(name, _)| (*name).to_owned()).collect());
         let given: Vec<BorrowedFd<'_>> = named.iter().map(|(_, descriptor)| *descriptor).collect();
         let mut caller = self.called()?;
-        launch::hand_over(&mut caller, &order, &given).map_err(io("hand over what the VMM works with"))
+        launch::hand_over(&mut caller, &order, &given).map_err(io("hand over what the VMM works with"))?;
+        Ok(caller)
+    }
+
+    /// Writes out what is on a disk by now, for a VMM that has files; others are served.
+    pub(crate) fn write_disk(&self, name: &str, disks: &Disks, images: &Path) -> io::Result<()> {
+        let at = self.dir.join("disks");
+        if !at.is_dir() {
+            return Ok(());
+        }
+        let (disk, kept) = match name {
+            SYSTEM => (&disks.system, Some(images)),
+            PROGRAMS => (&disks.programs, Some(images)),
+            _ => (&disks.session, None),
+        };
+        written::place(disk, &at.join(name), kept)
+    }
+
+    /// A stream to the VMM's own socket.
+    pub(crate) fn ask(&self, want: Want) -> io::Result<Option<UnixStream>> {
+        let starter = self.starter.as_ref().ok_or(io::ErrorKind::NotConnected)?;
+        ask::ask(starter, want)
+    }
+
+    /// The same, until somebody answers there.
+    pub(crate) fn ask_until(&self, want: Want, until: Instant) -> io::Result<Option<UnixStream>> {
+        loop {
+            match self.ask(want) {
+                Err(error) if error.kind() != io::ErrorKind::Other || Instant::now() > until => {
+                    return Err(error);
+                }
+                Err(_) => {}
+                done => return done,
+            }
+            if readable(&[self.ended()], Instant::now() + AGAIN)?.is_some() {
+                return Err(io::ErrorKind::UnexpectedEof.into());
+            }
+        }
+    }
+
+    /// Calls the machine: its streams are connected from then on, or again.
+    pub(crate) fn call(&mut self, until: Instant) -> io::Result<()> {
+        if self.lines.is_none() {
+            let (lines, [house, channel, notes]) = Lines::new(self.ended())?;
+            (self.house, self.channel, self.notes) = (house, channel, notes);
+            self.lines = Some(lines);
+        }
+        self.lines.as_ref().map_or(Ok(()), |lines| lines.call(|want| self.ask_until(want, until)))
+    }
+
+    /// Whether all that was said to the guest is in the machine.
+    pub(crate) fn is_all_got(&self) -> bool {
+        self.lines.as_ref().is_none_or(Lines::is_all_got)
     }
 
     fn called(&self) -> Result<UnixStream, RuntimeError> {
@@ -300,6 +379,21 @@ fn meeting(dir: &Path) -> io::Result<UnixListener> {
     Ok(listener)
 }
 
+/// The device, for a VMM that opens it by itself. Root's sandboxes have other users, for whom the host's own is closed:
+/// they are shown another name of it, in a directory that nobody else can enter.
+fn node(dir: &Path) -> io::Result<PathBuf> {
+    if !rustix::process::geteuid().is_root() {
+        return Ok(DEVICE.into());
+    }
+    let of = fs::metadata(DEVICE)?.rdev();
+    let at = dir.join("kvm");
+    let _ = fs::remove_file(&at);
+    let (mode, kind) = (Mode::from_raw_mode(0o666), FileType::CharacterDevice);
+    rustix::fs::mknodat(CWD, &at, kind, mode, of)?;
+    rustix::fs::chmod(&at, mode)?;
+    Ok(at)
+}
+
 /// The sandbox around a VMM: nothing of the host but its system, nothing that can be written to, no network but one
 /// in which everything leads to the doors.
 fn around(start: &Start<'_>) -> SandboxSpec {
@@ -312,6 +406,13 @@ fn around(start: &Start<'_>) -> SandboxSpec {
     let mut mounts =
         vec![mount(start.program, PROGRAM, false), mount(&start.dir.join("meeting"), MEETING, true)];
     mounts.extend(start.kernel.map(|kernel| mount(kernel, KERNEL, false)));
+    mounts.extend(start.vmm.shown().map(|program| mount(program, SHOWN, false)));
+    let opens_kvm = start.vmm.wiring() == Wiring::Asked;
+    if opens_kvm {
+        mounts.push(mount(&start.dir.join("disks"), FILES, false));
+    }
+    // Who may open it is the caller, and nobody that the caller is not; root makes one that its user may open.
+    let as_caller = opens_kvm && !rustix::process::geteuid().is_root();
     SandboxSpec {
         id: spec.id.clone(),
         workdir: start.dir.to_owned(),
@@ -321,7 +422,7 @@ fn around(start: &Start<'_>) -> SandboxSpec {
         mounts,
         hide: Vec::new(),
         profile: Profile::Run,
-        users: UserMode::Auto,
+        users: if as_caller { UserMode::Single } else { UserMode::Auto },
         limits: Limits { cpu: spec.limits.cpu, ..Limits::default() },
         layer_place: LayerPlace::Memory,
         nested: false,
@@ -339,58 +440,5 @@ fn around(start: &Start<'_>) -> SandboxSpec {
         base: Base::default(),
         staging: spec.staging.clone(),
         ranges: spec.ranges.clone(),
-    }
-}
-
-/// Starts our program in the sandbox and keeps the last of what is said there. The first of the results is closed when
-/// it ends.
-fn watch(mut client: Client, tail: &Tail) -> io::Result<(OwnedFd, JoinHandle<Option<Client>>)> {
-    let (ended, alive) = io::pipe()?;
-    let argv: Vec<&[u8]> = vec![PROGRAM.as_bytes(), b"vm-launch", MEETING.as_bytes()];
-    let exec = Exec {
-        argv,
-        env: vec![b"PATH=/usr/sbin:/usr/bin:/sbin:/bin", b"LANG=C"],
-        cwd: Path::new("/").as_os_str().as_bytes(),
-        user: None,
-        tty: None,
-        stdin: Stdin::Null,
-    };
-    client.exec(&exec).map_err(io::Error::other)?;
-    let tail = tail.clone();
-    let watch = move || {
-        let listened = listen(&mut client, &tail);
-        drop(alive);
-        listened.ok().map(|()| client)
-    };
-    Ok((ended.into(), std::thread::Builder::new().name("vm-watch".into()).spawn(watch)?))
-}
-
-fn listen(client: &mut Client, tail: &Tail) -> Result<(), cofferdam_guest::host::HostError> {
-    loop {
-        client.flush()?;
-        let wants = if client.wants_write() { PollFlags::IN | PollFlags::OUT } else { PollFlags::IN };
-        let mut set = [PollFd::new(client, wants)];
-        let _ = poll(&mut set, None);
-        let received = client.receive()?;
-        loop {
-            let consumed = match client.next_event()? {
-                None => break,
-                Some(Event::Output { id, stream, bytes }) => {
-                    tail.add(bytes);
-                    Some((id, stream, bytes.len()))
-                }
-                Some(Event::Exited { exited, .. }) => {
-                    tail.add(format!("\nthe VMM has ended: {:?}\n", exited.outcome).as_bytes());
-                    return Ok(());
-                }
-                Some(_) => None,
-            };
-            if let Some((id, stream, bytes)) = consumed {
-                client.consumed(id, stream, bytes)?;
-            }
-        }
-        if received == Received::Closed {
-            return Ok(());
-        }
     }
 }

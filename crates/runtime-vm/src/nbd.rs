@@ -70,7 +70,21 @@ impl Disk {
         }
     }
 
-    fn read(&self, at: u64, bytes: &mut [u8]) -> io::Result<()> {
+    /// What is on it, by its list; nothing for an empty one.
+    pub(crate) fn digest(&self) -> io::Result<Option<String>> {
+        let held = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        held.as_ref().map(Kept::digest).transpose()
+    }
+
+    /// Writes all of it to a file that is nothing but a hole.
+    pub(crate) fn write(&self, to: &std::fs::File) -> io::Result<()> {
+        match &mut *self.0.lock().unwrap_or_else(PoisonError::into_inner) {
+            Some(image) => image.write(to),
+            None => Ok(()),
+        }
+    }
+
+    pub(crate) fn read(&self, at: u64, bytes: &mut [u8]) -> io::Result<()> {
         match &mut *self.0.lock().unwrap_or_else(PoisonError::into_inner) {
             Some(image) => image.read(at, bytes),
             None => {

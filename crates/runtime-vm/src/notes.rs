@@ -1,7 +1,7 @@
 //! Hears of system calls in a machine: each is put on record before its caller goes on. The machine is hostile: what
 //! it says is bounded, and only ever recorded.
 
-use crate::machine::Tail;
+use crate::watch::Tail;
 use cofferdam_inside::wire::{Frame, HEARD, Note, receive};
 use cofferdam_runtime::{Heard, Witness};
 use std::io::{self, Write};

@@ -1,109 +1,82 @@
-//! QEMU, machine type `microvm`: which one is here, and how it is started. Everything it opens is handed to it by
-//! descriptor.
+//! QEMU, machine type `microvm`: which one is here, how it is started, and what it is told. Everything it opens is
+//! handed to it by descriptor.
 
 use crate::kernel::refused;
-use crate::machine::KERNEL;
-use crate::stamp;
-use cofferdam_inside::{GUEST, HOUSE, NET, NOTES, PROGRAMS, SESSION, SYSTEM};
+use crate::machine::{KERNEL, Machine};
+use crate::memory;
+use crate::qmp::Qmp;
+use crate::vmm::{Accelerator, Beside, Kind, Program, Role, Size, Told, Vmm, Wiring};
+use cofferdam_inside::{DISKS, GUEST, HOUSE, NET, NOTES};
 use cofferdam_runtime::RuntimeError;
-use serde::{Deserialize, Serialize};
-use std::fs;
+use rustix::net::{AddressFamily, SocketFlags, SocketType};
+use serde_json::{Value, json};
+use std::fs::File;
+use std::io;
+use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::{Duration, Instant};
 
 /// Names a QEMU to use instead of the one in the search path.
-pub(crate) const QEMU: &str = "COFFERDAM_VM_QEMU";
+pub(crate) const NAMED: &str = "COFFERDAM_VM_QEMU";
 /// What the device is called among what is handed over.
 pub(crate) const KVM: &str = "kvm";
 const NAME: &str = "qemu-system-x86_64";
-const FIX: &str = "sudo apt-get install qemu-system-x86";
+pub(crate) const FIX: &str = "sudo apt-get install qemu-system-x86";
+const PATIENCE: Duration = Duration::from_secs(60);
+/// For a machine that another one takes over.
+const TAKING: Duration = Duration::from_secs(120);
 
-/// Who executes a machine's instructions.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Accelerator {
-    /// The processor itself.
-    Kvm,
-    /// A program: safe, and slow.
-    Tcg,
-}
-
-impl Accelerator {
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Kvm => "kvm",
-            Self::Tcg => "tcg",
-        }
+pub(crate) fn place(env: &dyn Fn(&str) -> Option<PathBuf>) -> Result<PathBuf, RuntimeError> {
+    if let Some(named) = env(NAMED) {
+        return Ok(named);
     }
+    let places = ["/usr/bin", "/usr/local/bin", "/bin"].map(|dir| Path::new(dir).join(NAME));
+    let found = places.into_iter().find(|path| path.is_file());
+    found.ok_or_else(|| refused(format!("{NAME} is not installed"), FIX))
 }
 
-/// How large a machine is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Size {
-    pub memory: u64,
-    pub processors: u32,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+/// One, from its command line to its end.
+#[derive(Debug)]
 pub(crate) struct Qemu {
-    pub(crate) path: PathBuf,
-    pub(crate) version: String,
-    /// Of the file, so that another one is noticed.
-    stamp: (u64, i64, i64),
-}
-
-/// What a machine is started for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Role {
-    /// To be the one that others are copied from.
-    Template,
-    /// To be a copy.
-    Copy,
-    /// To take over what another is, and write it down.
-    Taking,
+    program: Program,
+    role: Role,
+    size: Size,
+    accelerator: Accelerator,
+    command_line: String,
+    monitor: Option<Qmp>,
 }
 
 impl Qemu {
-    /// Finds it. Which version it is was asked before, unless it is another file by now.
-    pub(crate) fn find(env: impl Fn(&str) -> Option<PathBuf>, kept: &Path) -> Result<Self, RuntimeError> {
-        let path = match env(QEMU) {
-            Some(named) => named,
-            None => {
-                let places = ["/usr/bin", "/usr/local/bin", "/bin"].map(|dir| Path::new(dir).join(NAME));
-                let found = places.into_iter().find(|path| path.is_file());
-                found.ok_or_else(|| refused(format!("{NAME} is not installed"), FIX))?
-            }
-        };
-        let stamp = stamp(&path).ok_or_else(|| refused(format!("there is no {}", path.display()), FIX))?;
-        let known = fs::read(kept).ok().and_then(|text| serde_json::from_slice::<Self>(&text).ok());
-        if let Some(known) = known.filter(|known| known.path == path && known.stamp == stamp) {
-            return Ok(known);
-        }
-        let qemu = Self { version: version(&path)?, path, stamp };
-        let _ = serde_json::to_vec(&qemu).map(|text| fs::write(kept, text));
-        Ok(qemu)
-    }
-
-    /// Of the version, the two that count.
-    pub(crate) fn numbers(&self) -> (u32, u32) {
-        let mut parts =
-            self.version.split(|c: char| !c.is_ascii_digit()).map(|part| part.parse().unwrap_or(0));
-        (parts.next().unwrap_or(0), parts.next().unwrap_or(0))
-    }
-
-    #[cfg(test)]
-    pub(crate) fn of_version(version: &str) -> Self {
-        Self { path: PathBuf::from("/qemu"), version: version.to_owned(), stamp: (0, 0, 0) }
-    }
-
-    /// Newer ones can map memory that they may not write to, and keep what they change to themselves.
-    pub(crate) fn argv(
-        &self,
+    pub(crate) fn new(
+        program: &Program,
         role: Role,
         size: Size,
         accelerator: Accelerator,
         command_line: &str,
-    ) -> Vec<String> {
+    ) -> Self {
+        let command_line = command_line.to_owned();
+        Self { program: program.clone(), role, size, accelerator, command_line, monitor: None }
+    }
+
+    fn monitor(&mut self) -> io::Result<&mut Qmp> {
+        self.monitor.as_mut().ok_or_else(|| io::ErrorKind::NotConnected.into())
+    }
+
+    fn ask(&mut self, command: &str) -> io::Result<Value> {
+        self.monitor()?.ask(command, json!({}))
+    }
+}
+
+impl Vmm for Qemu {
+    fn wiring(&self) -> Wiring {
+        Wiring::Handed
+    }
+
+    /// Newer ones can map memory that they may not write to, and keep what they change to themselves.
+    fn argv(&self) -> Vec<String> {
+        let Self { role, size, accelerator, command_line, .. } = self;
+        let (role, size, accelerator) = (*role, *size, *accelerator);
         let share = if role == Role::Copy { "off" } else { "on" };
         let memory = format!(
             "memory-backend-file,id=ram,size={},mem-path=/proc/self/fd/{{ram}},share={share}",
@@ -118,7 +91,7 @@ impl Qemu {
         };
         let socket = |name: &str| format!("socket,id={name},fd={{{name}}}");
         let port = |name: &str| format!("virtserialport,chardev={name},name={name}");
-        let mut argv = vec![self.path.to_string_lossy().into_owned()];
+        let mut argv = vec![self.program.path.to_string_lossy().into_owned()];
         let mut put = |option: &str, value: &str| {
             argv.push(option.to_owned());
             if !value.is_empty() {
@@ -149,7 +122,7 @@ impl Qemu {
         put("-serial", "chardev:console");
         put("-chardev", &socket("monitor"));
         put("-mon", "chardev=monitor,mode=control");
-        for name in [SYSTEM, PROGRAMS, SESSION] {
+        for name in DISKS {
             put("-blockdev", &disk(name));
             put("-device", &format!("virtio-blk-device,drive={name},serial={name}"));
         }
@@ -164,9 +137,120 @@ impl Qemu {
         }
         argv
     }
+
+    fn greet(&mut self, machine: &mut Machine) -> io::Result<()> {
+        self.monitor = Some(Qmp::new(machine.monitor.try_clone()?, PATIENCE)?);
+        Ok(())
+    }
+
+    /// It boots what is on its command line.
+    fn boot(&mut self, _: &mut Machine, _: Instant) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn save(&mut self, state: &File) -> io::Result<()> {
+        let monitor = self.monitor()?;
+        monitor.ask("stop", json!({}))?;
+        monitor.ask("migrate-set-capabilities", json!({ "capabilities": ignore_shared() }))?;
+        monitor.give("state", state.as_fd())?;
+        monitor.ask("migrate", json!({ "uri": "fd:state" }))?;
+        monitor.migrated(Instant::now() + PATIENCE)
+    }
+
+    fn load(&mut self, _: &mut Machine, state: &File) -> io::Result<()> {
+        let monitor = self.monitor()?;
+        monitor.ask("migrate-set-capabilities", json!({ "capabilities": ignore_shared() }))?;
+        monitor.give("state", state.as_fd())?;
+        monitor.ask("migrate-incoming", json!({ "uri": "fd:state" }))?;
+        monitor.migrated(Instant::now() + PATIENCE)?;
+        monitor.ask("cont", json!({})).map(drop)
+    }
+
+    /// The memory of a machine that is itself a copy is its own. So another VMM takes the machine over, by migration,
+    /// with memory that is a file; what it has then is written down, and it ends.
+    fn keep(&mut self, state: &File, beside: Beside<'_>) -> Result<File, RuntimeError> {
+        let making = RuntimeError::io("make room for the machine's memory");
+        let memory = memory::own(self.size.memory).map_err(making)?;
+        let mut other = Self::new(&self.program, Role::Taking, self.size, self.accelerator, "");
+        let mut taker = beside(&other, &memory)?;
+        let mut taken = || -> io::Result<()> {
+            other.greet(&mut taker)?;
+            take_over(self.monitor()?, other.monitor()?, state)
+        };
+        taken().map_err(|error| RuntimeError::Step {
+            step: "snapshot",
+            what: format!("the machine could not be kept: {error}; {}", taker.tail.said()),
+            fix: "try again, or run `cofferdam doctor`".into(),
+        })?;
+        Ok(memory)
+    }
+
+    fn go_on(&mut self, _: &mut Machine) -> io::Result<()> {
+        self.resume()
+    }
+
+    fn pause(&mut self) -> io::Result<()> {
+        self.ask("stop").map(drop)
+    }
+
+    fn resume(&mut self) -> io::Result<()> {
+        self.ask("cont").map(drop)
+    }
+
+    /// It asks for every block anew.
+    fn exchanged(&mut self, _: &str) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn told(&mut self) -> io::Result<Told> {
+        let version = self.ask("query-version")?;
+        let kvm = self.ask("query-kvm")?;
+        let status = self.ask("query-status")?;
+        let memory = self.ask("query-memory-size-summary")?;
+        let processors = self.ask("query-cpus-fast")?;
+        let number = |value: &Value, name: &str| value.get(name).and_then(Value::as_u64).unwrap_or(0);
+        let qemu = version.get("qemu").cloned().unwrap_or_default();
+        let version =
+            format!("{}.{}.{}", number(&qemu, "major"), number(&qemu, "minor"), number(&qemu, "micro"));
+        let accelerated = kvm.get("enabled").and_then(Value::as_bool) == Some(true);
+        Ok(Told {
+            kind: Kind::Qemu,
+            version,
+            accelerator: if accelerated { Accelerator::Kvm } else { Accelerator::Tcg },
+            memory: number(&memory, "base-memory"),
+            processors: processors.as_array().map_or(0, Vec::len),
+            is_running: status.get("status").and_then(Value::as_str) == Some("running"),
+        })
+    }
 }
 
-fn version(path: &Path) -> Result<String, RuntimeError> {
+fn ignore_shared() -> Value {
+    json!([{ "capability": "x-ignore-shared", "state": true }])
+}
+
+/// Moves a machine that stands still into another VMM, which writes all of it down but its memory.
+fn take_over(from: &mut Qmp, to: &mut Qmp, state: &File) -> io::Result<()> {
+    let until = Instant::now() + TAKING;
+    let (ours, theirs) =
+        rustix::net::socketpair(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
+    to.give("taken", theirs.as_fd())?;
+    to.ask("migrate-incoming", json!({ "uri": "fd:taken" }))?;
+    drop(theirs);
+    let none = json!([{ "capability": "x-ignore-shared", "state": false }]);
+    from.ask("migrate-set-capabilities", json!({ "capabilities": none }))?;
+    from.ask("migrate-set-parameters", json!({ "max-bandwidth": 8_u64 << 30 }))?;
+    from.give("moved", ours.as_fd())?;
+    drop(ours);
+    from.ask("migrate", json!({ "uri": "fd:moved" }))?;
+    from.migrated(until)?;
+    to.migrated(until)?;
+    to.ask("migrate-set-capabilities", json!({ "capabilities": ignore_shared() }))?;
+    to.give("state", state.as_fd())?;
+    to.ask("migrate", json!({ "uri": "fd:state" }))?;
+    to.migrated(until)
+}
+
+pub(crate) fn version(path: &Path) -> Result<String, RuntimeError> {
     let failed = |what: String| refused(format!("{} cannot be used: {what}", path.display()), FIX);
     let said = Command::new(path).arg("--version").output().map_err(|error| failed(error.to_string()))?;
     let text = String::from_utf8_lossy(&said.stdout).into_owned();

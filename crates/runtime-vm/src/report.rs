@@ -3,9 +3,8 @@
 
 use crate::kernel::refused;
 use crate::machine::Machine;
-use crate::qemu::Accelerator;
-use crate::qmp::Qmp;
 use crate::template::Manifest;
+use crate::vmm::{Accelerator, Kind, Told, Vmm};
 use cofferdam_model::{Bytes, Control, EnforcementReport, State, Tier};
 use cofferdam_runtime::RuntimeError;
 use serde_json::{Value, json};
@@ -16,31 +15,28 @@ fn line(name: &str, state: State, detail: String, value: Value) -> Control {
 
 pub(crate) fn read(
     inside: EnforcementReport,
-    monitor: &mut Qmp,
+    vmm: &mut dyn Vmm,
     machine: &Machine,
     manifest: &Manifest,
 ) -> Result<EnforcementReport, RuntimeError> {
-    let mut ask =
-        |command: &str| monitor.ask(command, json!({})).map_err(RuntimeError::io("ask the VMM what it is"));
-    let version = ask("query-version")?;
-    let kvm = ask("query-kvm")?;
-    let status = ask("query-status")?;
-    let memory = ask("query-memory-size-summary")?;
-    let processors = ask("query-cpus-fast")?;
-    let number = |value: &Value, name: &str| value.get(name).and_then(Value::as_u64).unwrap_or(0);
-    let qemu = version.get("qemu").cloned().unwrap_or_default();
-    let told = format!("{}.{}.{}", number(&qemu, "major"), number(&qemu, "minor"), number(&qemu, "micro"));
-    let accelerated = kvm.get("enabled").and_then(Value::as_bool) == Some(true);
-    let accelerator = if accelerated { Accelerator::Kvm } else { Accelerator::Tcg };
-    let count = processors.as_array().map_or(0, Vec::len);
-    let size = number(&memory, "base-memory");
-    let running = status.get("status").and_then(Value::as_str) == Some("running");
+    let told = vmm.told().map_err(RuntimeError::io("ask the VMM what it is"))?;
+    let Told { kind, version, accelerator, memory, processors, is_running } = told;
+    let (value, disks) = match kind {
+        Kind::Qemu => {
+            let value = json!({ "vmm": kind.word(), "version": version, "machine": "microvm" });
+            (value, "three read-only disks")
+        }
+        Kind::Firecracker => {
+            let value = json!({ "vmm": kind.word(), "version": version });
+            (value, "three read-only disks, which are files made for it")
+        }
+    };
     let mut controls = vec![
         line(
             "vm.monitor",
-            if running { State::Enforced } else { State::Absent },
-            format!("QEMU {told}, a machine of its own, in a sandbox of its own"),
-            json!({ "vmm": "qemu", "version": told, "machine": "microvm" }),
+            if is_running { State::Enforced } else { State::Absent },
+            format!("{} {version}, a machine of its own, in a sandbox of its own", kind.name()),
+            value,
         ),
         accelerator_line(accelerator),
         line(
@@ -52,13 +48,15 @@ pub(crate) fn read(
         line(
             "vm.size",
             State::Enforced,
-            format!("{} of memory, {count} processors", Bytes(size)),
-            json!({ "memory": size, "processors": count }),
+            format!("{} of memory, {processors} processors", Bytes(memory)),
+            json!({ "memory": memory, "processors": processors }),
         ),
         line(
             "vm.shared",
             State::Enforced,
-            "no file, no network device; three read-only disks, one stream each for commands, connections, orders and refused calls".into(),
+            format!(
+                "no file, no network device; {disks}, one stream each for commands, connections, orders and refused calls"
+            ),
             json!({ "disks": "read-only", "network": "none", "template": manifest.system }),
         ),
     ];

@@ -6,10 +6,10 @@ use crate::import::{self, Bounds, Whose};
 use crate::machine::Machine;
 use crate::nbd::Disks;
 use crate::notes;
-use crate::qmp::Qmp;
 use crate::report;
 use crate::snapshot::{self, Snapshot, Taken, Unquiet};
 use crate::template::{Parts, Template};
+use crate::vmm::Vmm;
 use cofferdam_guest::wire::{Attach, Kind, put};
 use cofferdam_inside::Mark;
 use cofferdam_inside::wire::{Ask, Made, Make, PIECE, Tell, send_piece};
@@ -22,7 +22,6 @@ use cofferdam_runtime::{
 };
 use cofferdam_runtime_process::layer::{self, Began, Layer};
 use cofferdam_runtime_process::{Look, layer_of};
-use serde_json::json;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
@@ -42,7 +41,7 @@ fn io(doing: &'static str) -> impl FnOnce(io::Error) -> RuntimeError {
 pub(crate) struct VmSandbox {
     parts: Parts,
     machine: Machine,
-    monitor: Mutex<Qmp>,
+    vmm: Mutex<Box<dyn Vmm>>,
     house: Mutex<House>,
     /// To the guest, until it is handed out.
     channel: Option<OwnedFd>,
@@ -82,12 +81,12 @@ pub(crate) struct Stuff {
 }
 
 impl VmSandbox {
-    pub(crate) fn new(stuff: Stuff, machine: Machine, monitor: Qmp) -> Result<Self, RuntimeError> {
+    pub(crate) fn new(stuff: Stuff, machine: Machine, vmm: Box<dyn Vmm>) -> Result<Self, RuntimeError> {
         let Stuff { parts, spec, look, template, disks } = stuff;
         let house = machine.house.try_clone().and_then(House::new).map_err(io("hear the machine"))?;
         Ok(Self {
             house: Mutex::new(house),
-            monitor: Mutex::new(monitor),
+            vmm: Mutex::new(vmm),
             channel: None,
             machine,
             made: None,
@@ -105,6 +104,10 @@ impl VmSandbox {
             changes: None,
             finished: None,
         })
+    }
+
+    fn vmm(&self) -> MutexGuard<'_, Box<dyn Vmm>> {
+        self.vmm.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn house(&self) -> MutexGuard<'_, House> {
@@ -184,12 +187,21 @@ impl VmSandbox {
         }
     }
 
+    /// Has the machine see what was put on these disks since it was copied.
+    pub(crate) fn exchange(&mut self, disks: [&str; 2]) -> Result<(), RuntimeError> {
+        for name in disks {
+            let written = self.machine.write_disk(name, &self.disks, &self.parts.images());
+            written
+                .and_then(|()| self.vmm().exchanged(name))
+                .map_err(io("put the session's files on the machine's disks"))?;
+        }
+        Ok(())
+    }
+
     /// Reads back what holds, with what the inside says of itself, and has the guest spoken to.
     fn is(&mut self, made: Made) -> Result<(), RuntimeError> {
-        let mut monitor = self.monitor.lock().unwrap_or_else(PoisonError::into_inner);
         let manifest = &self.template.manifest;
-        let report = report::read(made.report.clone(), &mut monitor, &self.machine, manifest)?;
-        drop(monitor);
+        let report = report::read(made.report.clone(), self.vmm().as_mut(), &self.machine, manifest)?;
         report::check(&report, &self.spec.require)?;
         (self.report, self.made) = (Some(report), Some(made));
         self.meet_guest()
@@ -312,17 +324,13 @@ impl Sandbox for VmSandbox {
     }
 
     fn pause(&mut self) -> Result<(), RuntimeError> {
-        let mut monitor = self.monitor.lock().unwrap_or_else(PoisonError::into_inner);
-        monitor.ask("stop", json!({})).map_err(io("stop the machine"))?;
-        drop(monitor);
+        self.vmm().pause().map_err(io("stop the machine"))?;
         self.stopped = true;
         Ok(())
     }
 
     fn resume(&mut self) -> Result<(), RuntimeError> {
-        let mut monitor = self.monitor.lock().unwrap_or_else(PoisonError::into_inner);
-        monitor.ask("cont", json!({})).map_err(io("let the machine go on"))?;
-        drop(monitor);
+        self.vmm().resume().map_err(io("let the machine go on"))?;
         self.stopped = false;
         self.ask(&Ask::Clock(identity::clock())).map(drop)
     }
@@ -347,10 +355,8 @@ impl Sandbox for VmSandbox {
         if let Some(finished) = &self.finished {
             return Ok(finished.clone());
         }
-        let mut monitor = self.monitor.lock().unwrap_or_else(PoisonError::into_inner);
         // One that is paused goes on, to its end.
-        let _ = monitor.ask("cont", json!({}));
-        drop(monitor);
+        let _ = self.vmm().resume();
         let told = self.ask(&Ask::Finish);
         let (mut finished, taken) = match told {
             Ok(Tell::Finished { usage, limits }) => (Finished { usage, limits }, self.take_changes()),
@@ -455,12 +461,12 @@ impl Sandbox for VmSandbox {
             disks: &self.disks,
             system: &self.template.system,
         };
-        let mut monitor = self.monitor.lock().unwrap_or_else(PoisonError::into_inner);
-        monitor.ask("stop", json!({})).map_err(io("stop the machine"))?;
-        let kept = taken.keep(&mut monitor, &to.join("upper"));
-        let went_on = monitor.ask("cont", json!({})).map_err(io("let the machine go on"));
-        drop(monitor);
-        kept.and(went_on.map(drop))?;
+        let mut vmm = self.vmm.lock().unwrap_or_else(PoisonError::into_inner);
+        vmm.pause().map_err(io("stop the machine"))?;
+        let kept = taken.keep(vmm.as_mut(), &to.join("upper"));
+        let went_on = vmm.go_on(&mut self.machine).map_err(io("let the machine go on"));
+        drop(vmm);
+        kept.and(went_on)?;
         self.ask(&Ask::Clock(identity::clock()))?;
         Ok(self.began.kept(None))
     }
@@ -475,7 +481,7 @@ impl Sandbox for VmSandbox {
         snapshot::put(&dir, &self.disks)?;
         let restored = template.restore_in(&mut self.machine, &self.parts, &self.spec, &self.disks)?;
         let house = self.machine.house.try_clone().and_then(House::new).map_err(io("hear the machine"))?;
-        (self.house, self.monitor) = (Mutex::new(house), Mutex::new(restored));
+        (self.house, self.vmm) = (Mutex::new(house), Mutex::new(restored));
         self.began = base.since.map_or_else(Began::now, Began::at);
         self.template = template;
         if let Some(witness) = self.witness.take() {

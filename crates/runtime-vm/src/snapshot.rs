@@ -1,8 +1,7 @@
 //! A machine as it is at a moment, with all that runs in it: written down in the form of a template, so that sessions
 //! that begin with it share its memory as they would share a template's.
 //!
-//! The memory of a machine that is itself a copy is its own. So another VMM takes the machine over, by migration, with
-//! memory that is a file; what it has then is written down, and it ends. The machine itself stands still meanwhile.
+//! The machine itself stands still meanwhile. How its memory, which is its own, comes to be a file is its VMM's to know.
 
 use crate::house::House;
 use crate::identity;
@@ -11,16 +10,13 @@ use crate::kernel::refused;
 use crate::machine::{Machine, Start};
 use crate::memory;
 use crate::nbd::Disks;
-use crate::qemu::Role;
-use crate::qmp::Qmp;
-use crate::template::{Manifest, Parts, Template, ignore_shared};
+use crate::template::{Manifest, Parts, Template};
+use crate::vmm::{Vmm, WANTED};
 use cofferdam_inside::wire::{Ask, Made, Tell};
 use cofferdam_inside::{PROGRAMS, SESSION};
 use cofferdam_model::SessionId;
 use cofferdam_runtime::{RuntimeError, SandboxSpec};
-use rustix::net::{AddressFamily, SocketFlags, SocketType};
 use serde::{Deserialize, Serialize};
-use serde_json::json;
 use std::fs::{self, DirBuilder, File};
 use std::io;
 use std::os::fd::AsFd;
@@ -63,10 +59,10 @@ pub(crate) struct Taken<'a> {
 impl Taken<'_> {
     /// Writes the machine down in the directory `to`, which is not there. It stands still from the first line to the
     /// last; whatever goes wrong, nothing is left of it and the machine is as it was.
-    pub(crate) fn keep(&self, monitor: &mut Qmp, to: &Path) -> Result<(), RuntimeError> {
+    pub(crate) fn keep(&self, vmm: &mut dyn Vmm, to: &Path) -> Result<(), RuntimeError> {
         let making = to.with_extension("making");
         let _ = fs::remove_dir_all(&making);
-        let kept = self.write(monitor, &making).and_then(|()| {
+        let kept = self.write(vmm, &making).and_then(|()| {
             fs::rename(&making, to).map_err(io(format!("keep the machine as {}", to.display())))
         });
         if kept.is_err() {
@@ -75,38 +71,32 @@ impl Taken<'_> {
         kept
     }
 
-    fn write(&self, monitor: &mut Qmp, dir: &Path) -> Result<(), RuntimeError> {
+    fn write(&self, vmm: &mut dyn Vmm, dir: &Path) -> Result<(), RuntimeError> {
         let made = DirBuilder::new().recursive(true).mode(0o700).create(dir);
         made.map_err(io(format!("make {}", dir.display())))?;
         let size = self.manifest.size;
-        let ram = memory::own(size.memory).map_err(io("make room for the machine's memory"))?;
         // It is another one's while it lives.
         let spec = SandboxSpec { id: stand_in()?, layer: dir.join("layer"), ..self.spec.clone() };
-        let argv = self.parts.qemu.argv(Role::Taking, size, self.manifest.accelerator, "");
-        let start = Start {
-            spec: &spec,
-            dir: &dir.join("run"),
-            program: &self.parts.program,
-            doors: false,
-            argv,
-            memory: ram.as_fd(),
-            kernel: None,
-            disks: Disks::default(),
-        };
-        let taker = Machine::start(start)?;
-        let failed = |error: io::Error| RuntimeError::Step {
-            step: "snapshot",
-            what: format!("the machine could not be kept: {error}; {}", taker.tail.said()),
-            fix: "try again, or run `cofferdam doctor`".into(),
+        let beside = |vmm: &dyn Vmm, memory: &File| {
+            Machine::start(Start {
+                spec: &spec,
+                dir: &dir.join("run"),
+                program: &self.parts.program,
+                images: &self.parts.images(),
+                doors: false,
+                vmm,
+                memory: memory.as_fd(),
+                kernel: None,
+                disks: Disks::default(),
+            })
         };
         let state = File::create_new(dir.join("state")).map_err(io("keep the machine's state"))?;
-        let moved = Qmp::new(taker.monitor.try_clone().map_err(failed)?, PATIENCE);
-        moved.and_then(|mut other| take_over(monitor, &mut other, &state)).map_err(failed)?;
-        drop(taker);
+        let ram = vmm.keep(&state, &beside)?;
         let _ = fs::remove_dir_all(dir.join("run"));
         let kept =
             memory::keep(&ram, &dir.join("ram"), size.memory).map_err(io("keep the machine's memory"))?;
-        drop(ram);
+        // Its room is given back, also where the VMM still has it open.
+        ram.set_len(0).map_err(io("give back the machine's memory"))?;
         for (name, disk) in [(SESSION, &self.disks.session), (PROGRAMS, &self.disks.programs)] {
             disk.keep(&dir.join(name)).map_err(io(format!("keep the list of the {name}")))?;
         }
@@ -131,28 +121,6 @@ fn stand_in() -> Result<SessionId, RuntimeError> {
     Ok(SessionId::new(identity::clock().seconds.unsigned_abs() * 1000, random))
 }
 
-/// Moves a machine that stands still into another VMM, which writes all of it down but its memory.
-fn take_over(from: &mut Qmp, to: &mut Qmp, state: &File) -> io::Result<()> {
-    let until = Instant::now() + PATIENCE;
-    let (ours, theirs) =
-        rustix::net::socketpair(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
-    to.give("taken", theirs.as_fd())?;
-    to.ask("migrate-incoming", json!({ "uri": "fd:taken" }))?;
-    drop(theirs);
-    let none = json!([{ "capability": "x-ignore-shared", "state": false }]);
-    from.ask("migrate-set-capabilities", json!({ "capabilities": none }))?;
-    from.ask("migrate-set-parameters", json!({ "max-bandwidth": 8_u64 << 30 }))?;
-    from.give("moved", ours.as_fd())?;
-    drop(ours);
-    from.ask("migrate", json!({ "uri": "fd:moved" }))?;
-    from.migrated(until)?;
-    to.migrated(until)?;
-    to.ask("migrate-set-capabilities", json!({ "capabilities": ignore_shared() }))?;
-    to.give("state", state.as_fd())?;
-    to.ask("migrate", json!({ "uri": "fd:state" }))?;
-    to.migrated(until)
-}
-
 /// Machines that were found whole by this process, by their memory and its time.
 static WHOLE: LazyLock<Mutex<Vec<Whole>>> = LazyLock::new(Mutex::default);
 
@@ -165,17 +133,28 @@ pub fn is_there(layer: &Path) -> bool {
 
 /// Opens a machine that was kept. One of another VMM, or that is damaged, is refused by name.
 pub(crate) fn open(dir: &Path, parts: &Parts) -> Result<(Template, Snapshot), RuntimeError> {
-    let qemu = &parts.qemu;
+    let here = &parts.vmm;
     let damaged = |what: &str| {
         let what = format!("the snapshot at {} is damaged: {what}", dir.display());
         refused(what, "remove it with `cofferdam session snapshots --rm`, and take another")
     };
     let text = fs::read(dir.join(NAME)).map_err(|_| damaged("its description cannot be read"))?;
     let snapshot: Snapshot = serde_json::from_slice(&text).map_err(|_| damaged("its description is none"))?;
-    if snapshot.manifest.vmm != *qemu {
-        let (of, here) = (&snapshot.manifest.vmm.version, &qemu.version);
-        let what = format!("the snapshot at {} is of QEMU {of}, and here is {here}", dir.display());
-        return Err(refused(what, "use that QEMU (COFFERDAM_VM_QEMU), or take another snapshot"));
+    let of = &snapshot.manifest.vmm;
+    if of != here {
+        let what = format!(
+            "the snapshot at {} is of {} {}, and here is {} {}",
+            dir.display(),
+            of.kind.name(),
+            of.version,
+            here.kind.name(),
+            here.version
+        );
+        let fix = match of.kind == here.kind {
+            true => format!("use that {} ({}), or take another snapshot", of.kind.name(), of.kind.setting()),
+            false => format!("set {WANTED} to {}, or take another snapshot", of.kind.word()),
+        };
+        return Err(refused(what, fix));
     }
     if snapshot.manifest.image != parts.kernel.digest()? {
         let (of, here) = (&snapshot.manifest.kernel, &parts.kernel.release);
@@ -223,7 +202,7 @@ pub(crate) enum Unquiet {
 /// Waits until nothing is on its way to the guest, so that no copy begins in the middle of a word.
 pub(crate) fn quiet(machine: &Machine, house: &mut House) -> Result<(), Unquiet> {
     let until = Instant::now() + Duration::from_secs(5);
-    while cofferdam_sys::machine::unread(machine.channel.as_fd()).unwrap_or(0) > 0 {
+    while cofferdam_sys::machine::unread(machine.channel.as_fd()).unwrap_or(0) > 0 || !machine.is_all_got() {
         if Instant::now() > until {
             let what = "the guest does not read what is sent to it";
             return Err(Unquiet::Busy(refused(what, "try again")));
@@ -235,5 +214,68 @@ pub(crate) fn quiet(machine: &Machine, house: &mut House) -> Result<(), Unquiet>
         Ok(Tell::Refused { what, fix }) => Err(Unquiet::Busy(refused(what, fix))),
         Ok(_) => Err(Unquiet::Lost(io::ErrorKind::InvalidData.into())),
         Err(error) => Err(Unquiet::Lost(error)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kernel::Kernel;
+    use crate::vmm::{Accelerator, Kind, Program, Size};
+    use cofferdam_model::{EnforcementReport, RawPath, Tier};
+
+    #[test]
+    fn one_of_another_vmm_or_version_is_refused_by_name() {
+        let dir = tempfile::tempdir().unwrap();
+        let size = Size { memory: 1 << 20, processors: 1 };
+        let of = |vmm: Program| {
+            let manifest = Manifest {
+                vmm,
+                accelerator: Accelerator::Kvm,
+                size,
+                kernel: String::new(),
+                image: String::new(),
+                command_line: String::new(),
+                system: String::new(),
+                state: String::new(),
+                memory: (0, 0, 0),
+                sum: 0,
+                boot_ms: 0,
+            };
+            let report =
+                EnforcementReport { tier: Tier::Microvm, kernel: String::new(), controls: Vec::new() };
+            let home = RawPath::from(Path::new("/"));
+            let made = Made { report, name: String::new(), uid: 0, gid: 0, home };
+            let snapshot = Snapshot { manifest, memory: String::new(), made, depth: 0 };
+            fs::write(dir.path().join(NAME), serde_json::to_vec(&snapshot).unwrap()).unwrap();
+        };
+        let here = |vmm: Program| Parts {
+            without: Vec::new(),
+            dir: dir.path().to_owned(),
+            program: PathBuf::new(),
+            vmm,
+            kernel: Kernel { release: String::new(), image: PathBuf::new(), modules: None },
+            accelerator: Accelerator::Kvm,
+            why: String::new(),
+            size,
+        };
+        let check = |of_it: (Kind, &str), at: (Kind, &str), expected: &[&str]| {
+            of(Program::of_version(of_it.0, of_it.1));
+            let said = open(dir.path(), &here(Program::of_version(at.0, at.1))).unwrap_err();
+            let RuntimeError::Refused { what, fix } = said else { panic!("{said}") };
+            assert!(expected.iter().all(|part| what.contains(part) || fix.contains(part)), "{what}; {fix}");
+        };
+        let (qemu, small) = ((Kind::Qemu, "9.0.0"), (Kind::Firecracker, "1.9.0"));
+        check(
+            small,
+            qemu,
+            &["is of Firecracker 1.9.0, and here is QEMU 9.0.0", "COFFERDAM_VM_VMM to firecracker"],
+        );
+        check(qemu, small, &["is of QEMU 9.0.0, and here is Firecracker 1.9.0", "COFFERDAM_VM_VMM to qemu"]);
+        check(
+            small,
+            (Kind::Firecracker, "1.10.0"),
+            &["here is Firecracker 1.10.0", "COFFERDAM_VM_FIRECRACKER"],
+        );
     }
 }

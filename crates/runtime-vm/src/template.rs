@@ -8,15 +8,13 @@ use crate::listing;
 use crate::machine::{Machine, Start, readable};
 use crate::memory::{self, Lock, Sharing};
 use crate::nbd::{Disk, Disks};
-use crate::qemu::{self, Accelerator, Qemu, Role, Size};
-use crate::qmp::Qmp;
 use crate::stamp;
+use crate::vmm::{Accelerator, Kind, Program, Role, Size, Vmm};
 use cofferdam_inside::wire::{Ask, FROM_INSIDE, Frame, Tell, VERSION, receive};
 use cofferdam_model::{Digest, RawPath};
 use cofferdam_runtime::{RuntimeError, SandboxSpec, guest_program};
 use cofferdam_runtime_process::Look;
 use serde::{Deserialize, Serialize};
-use serde_json::json;
 use std::fs::{self, DirBuilder, File};
 use std::io;
 use std::os::fd::AsFd;
@@ -27,6 +25,8 @@ use std::time::{Duration, Instant};
 /// How long a machine may take to boot before it is given up; tried twice.
 pub(crate) const DEADLINE: &str = "COFFERDAM_VM_BOOT_SECONDS";
 const BOOT: u64 = 120;
+/// For the last words of a VMM.
+const LAST: Duration = Duration::from_secs(2);
 /// So many are kept; the oldest go.
 const KEPT: usize = 6;
 
@@ -37,7 +37,7 @@ pub(crate) struct Parts {
     pub(crate) without: Vec<String>,
     pub(crate) dir: PathBuf,
     pub(crate) program: PathBuf,
-    pub(crate) qemu: Qemu,
+    pub(crate) vmm: Program,
     pub(crate) kernel: Kernel,
     pub(crate) accelerator: Accelerator,
     /// Why that one.
@@ -48,7 +48,7 @@ pub(crate) struct Parts {
 /// What is written beside a template: nothing of it may be another when it is used.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Manifest {
-    pub(crate) vmm: Qemu,
+    pub(crate) vmm: Program,
     pub(crate) accelerator: Accelerator,
     pub(crate) size: Size,
     pub(crate) kernel: String,
@@ -91,16 +91,36 @@ pub(crate) fn make_dir(path: &Path) -> Result<(), RuntimeError> {
 }
 
 impl Parts {
+    fn vmm(&self, role: Role, command_line: &str) -> Result<Box<dyn Vmm>, RuntimeError> {
+        let vmm = self.vmm.vmm(role, self.size, self.accelerator, command_line);
+        vmm.map_err(io("prepare the VMM"))
+    }
+
+    /// Where disks are kept that had to be written out.
+    pub(crate) fn images(&self) -> PathBuf {
+        self.dir.join("disks")
+    }
+
+    /// A list that could not be written out may be of files that are others by now: it is made again by the next who needs
+    /// it. One that belongs to a snapshot is not ours to remove.
+    fn forget(&self, system: &Path) {
+        if self.vmm.kind == Kind::Firecracker && system.starts_with(self.dir.join("system")) {
+            let _ = fs::remove_file(system);
+        }
+    }
+
     /// The template for these, which is made if it is not there.
     pub(crate) fn template(&self, spec: &SandboxSpec, look: &Look) -> Result<Template, RuntimeError> {
         make_dir(&self.dir)?;
         let kernel = self.unpacked()?;
         let (system, digest) = listing::system(&self.dir, look)?;
         let git = look.git_identity();
-        let command = self.qemu.argv(Role::Template, self.size, self.accelerator, "");
+        let command = self.vmm(Role::Template, "")?.argv();
         let mut key = cofferdam_seal::Hasher::new();
         for part in [
-            &*self.qemu.version,
+            self.vmm.kind.word(),
+            &*self.vmm.version,
+            &*format!("{:?}", self.size),
             &*kernel.to_string_lossy(),
             &*digest,
             &*command.join("\n"),
@@ -129,14 +149,14 @@ impl Parts {
         let kept = fs::read_dir(self.dir.join("templates")).into_iter().flatten().flatten();
         kept.filter_map(|entry| fs::read(entry.path().join("manifest.json")).ok())
             .filter_map(|text| serde_json::from_slice::<Manifest>(&text).ok())
-            .any(|manifest| manifest.vmm == self.qemu && manifest.kernel == self.kernel.release)
+            .any(|manifest| manifest.vmm == self.vmm && manifest.kernel == self.kernel.release)
     }
 
     fn found(&self, dir: &Path, system: &Path) -> Option<Template> {
         let manifest: Manifest = serde_json::from_slice(&fs::read(dir.join("manifest.json")).ok()?).ok()?;
         let state = fs::read(dir.join("state")).ok()?;
         let memory = stamp(&dir.join("ram"))?;
-        let whole = manifest.vmm == self.qemu
+        let whole = manifest.vmm == self.vmm
             && manifest.memory == memory
             && manifest.state == cofferdam_seal::digest(&state).to_string();
         if !whole {
@@ -207,7 +227,8 @@ impl Parts {
 
     fn boot(&self, making: &Making<'_>, dir: &Path) -> Result<(), RuntimeError> {
         let began = Instant::now();
-        let command_line = qemu::command_line(self.accelerator);
+        let command_line = self.vmm.command_line(self.accelerator);
+        let mut vmm = self.vmm(Role::Template, &command_line)?;
         let memory = memory::own(self.size.memory).map_err(io("make the machine's memory"))?;
         let disk = Disk::default();
         disk.put(Kept::open(making.system).map_err(io("open the system's image"))?);
@@ -215,23 +236,29 @@ impl Parts {
             spec: making.spec,
             dir: &dir.join("run"),
             program: &self.program,
+            images: &self.images(),
             doors: false,
-            argv: self.qemu.argv(Role::Template, self.size, self.accelerator, &command_line),
+            vmm: vmm.as_ref(),
             memory: memory.as_fd(),
             kernel: Some(making.kernel),
             disks: Disks { system: disk, ..Disks::default() },
         };
-        let mut machine = Machine::start(start)?;
-        let booted = booted(&mut machine)?;
+        let mut machine = Machine::start(start).inspect_err(|_| self.forget(making.system))?;
+        let booted = booted(&mut machine, vmm.as_mut())?;
         prepared(&machine, making)?;
-        self.stop(&mut machine, dir)?;
+        let file = File::create(dir.join("state")).map_err(io("keep the machine's state"))?;
+        vmm.save(&file).map_err(|error| RuntimeError::Step {
+            step: "template",
+            what: format!("the booted machine could not be kept: {error}; {}", machine.tail.said()),
+            fix: "run `cofferdam doctor`".into(),
+        })?;
         let _ = machine.end();
         drop(machine);
         let kept = memory::keep(&memory, &dir.join("ram"), self.size.memory)
             .map_err(io("keep the machine's memory"))?;
         let state = fs::read(dir.join("state")).map_err(io("keep the machine's state"))?;
         let manifest = Manifest {
-            vmm: self.qemu.clone(),
+            vmm: self.vmm.clone(),
             accelerator: self.accelerator,
             size: self.size,
             kernel: booted,
@@ -246,25 +273,6 @@ impl Parts {
         let text =
             serde_json::to_vec_pretty(&manifest).map_err(|error| io("keep the template")(error.into()))?;
         fs::write(dir.join("manifest.json"), text).map_err(io("keep the template"))
-    }
-
-    /// Stops the machine where it is, and writes down all of it but its memory, which is a file already.
-    fn stop(&self, machine: &mut Machine, dir: &Path) -> Result<(), RuntimeError> {
-        let failed = |error: io::Error| RuntimeError::Step {
-            step: "template",
-            what: format!("the booted machine could not be kept: {error}; {}", machine.tail.said()),
-            fix: "run `cofferdam doctor`".into(),
-        };
-        let file = File::create(dir.join("state")).map_err(io("keep the machine's state"))?;
-        let stopped = || -> io::Result<()> {
-            let mut monitor = Qmp::new(machine.monitor.try_clone()?, Duration::from_secs(60))?;
-            monitor.ask("stop", json!({}))?;
-            monitor.ask("migrate-set-capabilities", json!({ "capabilities": ignore_shared() }))?;
-            monitor.give("state", file.as_fd())?;
-            monitor.ask("migrate", json!({ "uri": "fd:state" }))?;
-            monitor.migrated(Instant::now() + Duration::from_secs(60))
-        };
-        stopped().map_err(failed)
     }
 
     /// Keeps the templates that were used last, this one among them.
@@ -289,10 +297,6 @@ fn sums(dir: &Path) -> Result<String, RuntimeError> {
     both.map_err(io("read the unpacked kernel"))
 }
 
-pub(crate) fn ignore_shared() -> serde_json::Value {
-    json!([{ "capability": "x-ignore-shared", "state": true }])
-}
-
 pub(crate) fn short(digest: Digest) -> String {
     digest.to_string().chars().filter(char::is_ascii_hexdigit).rev().take(24).collect()
 }
@@ -314,13 +318,20 @@ fn patience() -> Duration {
 }
 
 /// Waits until the program inside has called; says which kernel it runs on.
-fn booted(machine: &mut Machine) -> Result<String, RuntimeError> {
+fn booted(machine: &mut Machine, vmm: &mut dyn Vmm) -> Result<String, RuntimeError> {
     let until = Instant::now() + patience();
     let failed = |what: String| RuntimeError::Step {
         step: "boot",
         what,
         fix: format!("set {DEADLINE} to more seconds on a busy host, or run `cofferdam doctor`"),
     };
+    let begun = vmm.greet(machine).and_then(|()| vmm.boot(machine, until));
+    begun.map_err(|error| {
+        // What it has to say of it may come after it is gone.
+        let _ = readable(&[machine.ended()], Instant::now() + LAST);
+        let how = if Instant::now() > until { "did not boot in time" } else { "ended while it booted" };
+        failed(format!("the machine {how} ({error}): {}", machine.tail.said()))
+    })?;
     match readable(&[machine.house.as_fd(), machine.ended()], until).map_err(io("wait for the machine"))? {
         None => {
             let said = machine.tail.said();
@@ -364,6 +375,7 @@ fn prepared(machine: &Machine, making: &Making<'_>) -> Result<(), RuntimeError> 
 /// A copy whose VMM has been started, and waits for what it is a copy of.
 pub(crate) struct Copied {
     pub(crate) machine: Machine,
+    vmm: Box<dyn Vmm>,
     sharing: Sharing,
     state: File,
 }
@@ -379,8 +391,26 @@ impl Template {
         disks: &Disks,
     ) -> Result<Copied, RuntimeError> {
         let (state, sharing) = self.open()?;
-        let machine = Machine::start(self.start(parts, spec, dir, doors, disks, &sharing)?)?;
-        Ok(Copied { machine, sharing, state })
+        let vmm = self.vmm(parts)?;
+        let start = Start {
+            spec,
+            dir,
+            program: &parts.program,
+            images: &parts.images(),
+            doors,
+            vmm: vmm.as_ref(),
+            memory: sharing.memory.as_fd(),
+            kernel: None,
+            disks: self.put(disks)?,
+        };
+        let machine = Machine::start(start).inspect_err(|_| parts.forget(&self.system))?;
+        Ok(Copied { machine, vmm, sharing, state })
+    }
+
+    /// With the system's disk among them.
+    fn put(&self, disks: &Disks) -> Result<Disks, RuntimeError> {
+        disks.system.put(Kept::open(&self.system).map_err(io("open the system's image"))?);
+        Ok(disks.clone())
     }
 
     fn open(&self) -> Result<(File, Sharing), RuntimeError> {
@@ -390,36 +420,17 @@ impl Template {
         Ok((state, sharing.map_err(io("share the template's memory"))?))
     }
 
-    fn start<'a>(
-        &self,
-        parts: &'a Parts,
-        spec: &'a SandboxSpec,
-        dir: &'a Path,
-        doors: bool,
-        disks: &Disks,
-        sharing: &'a Sharing,
-    ) -> Result<Start<'a>, RuntimeError> {
+    fn vmm(&self, parts: &Parts) -> Result<Box<dyn Vmm>, RuntimeError> {
         let Manifest { size, accelerator, command_line, .. } = &self.manifest;
-        disks.system.put(Kept::open(&self.system).map_err(io("open the system's image"))?);
-        let argv = parts.qemu.argv(Role::Copy, *size, *accelerator, command_line);
-        let memory = sharing.memory.as_fd();
-        Ok(Start {
-            spec,
-            dir,
-            program: &parts.program,
-            doors,
-            argv,
-            memory,
-            kernel: None,
-            disks: disks.clone(),
-        })
+        let vmm = parts.vmm.vmm(Role::Copy, *size, *accelerator, command_line);
+        vmm.map_err(io("prepare the VMM"))
     }
 
     /// Lets a copy run on from where the template was stopped.
-    pub(crate) fn restore(&self, copied: Copied) -> Result<(Machine, Qmp), RuntimeError> {
-        let Copied { mut machine, sharing, state } = copied;
-        let monitor = self.go_on(&mut machine, sharing, &state)?;
-        Ok((machine, monitor))
+    pub(crate) fn restore(&self, copied: Copied) -> Result<(Machine, Box<dyn Vmm>), RuntimeError> {
+        let Copied { mut machine, mut vmm, sharing, state } = copied;
+        self.go_on(&mut machine, vmm.as_mut(), sharing, &state)?;
+        Ok((machine, vmm))
     }
 
     /// Ends a machine, and has a copy of this in its place, with the network around it.
@@ -429,11 +440,23 @@ impl Template {
         parts: &Parts,
         spec: &SandboxSpec,
         disks: &Disks,
-    ) -> Result<Qmp, RuntimeError> {
+    ) -> Result<Box<dyn Vmm>, RuntimeError> {
         let (state, sharing) = self.open()?;
+        let mut vmm = self.vmm(parts)?;
         let dir = machine.dir().to_owned();
-        machine.start_again(self.start(parts, spec, &dir, false, disks, &sharing)?)?;
-        self.go_on(machine, sharing, &state)
+        machine.start_again(Start {
+            spec,
+            dir: &dir,
+            program: &parts.program,
+            images: &parts.images(),
+            doors: false,
+            vmm: vmm.as_ref(),
+            memory: sharing.memory.as_fd(),
+            kernel: None,
+            disks: self.put(disks)?,
+        })?;
+        self.go_on(machine, vmm.as_mut(), sharing, &state)?;
+        Ok(vmm)
     }
 
     /// Nothing begins with it any more. A template is made again by the next who needs one; of a snapshot there is
@@ -451,18 +474,19 @@ impl Template {
         refused(format!("the {kind} at {} is damaged: {error}", self.dir.display()), fix)
     }
 
-    fn go_on(&self, machine: &mut Machine, mut sharing: Sharing, state: &File) -> Result<Qmp, RuntimeError> {
-        let restored = || -> io::Result<Qmp> {
-            let mut monitor = Qmp::new(machine.monitor.try_clone()?, Duration::from_secs(60))?;
+    fn go_on(
+        &self,
+        machine: &mut Machine,
+        vmm: &mut dyn Vmm,
+        mut sharing: Sharing,
+        state: &File,
+    ) -> Result<(), RuntimeError> {
+        let mut restored = || -> io::Result<()> {
+            vmm.greet(machine)?;
             sharing.finish()?;
-            monitor.ask("migrate-set-capabilities", json!({ "capabilities": ignore_shared() }))?;
-            monitor.give("state", state.as_fd())?;
-            monitor.ask("migrate-incoming", json!({ "uri": "fd:state" }))?;
-            monitor.migrated(Instant::now() + Duration::from_secs(60))?;
-            monitor.ask("cont", json!({}))?;
-            Ok(monitor)
+            vmm.load(machine, state)
         };
-        let monitor = { restored }().map_err(|error| match error.kind() {
+        restored().map_err(|error| match error.kind() {
             io::ErrorKind::InvalidData => self.damaged(&error),
             _ => RuntimeError::Step {
                 step: "restore",
@@ -471,6 +495,6 @@ impl Template {
             },
         })?;
         machine.shares = Some(sharing.memory);
-        Ok(monitor)
+        Ok(())
     }
 }

@@ -1,7 +1,7 @@
 //! What a virtual machine needs of the machine beneath it, and of its own kernel after it was copied.
 
 use crate::syscall::syscall;
-use rustix::fd::{AsFd, AsRawFd, BorrowedFd};
+use rustix::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use rustix::fs::CWD;
 use rustix::io::Errno;
 use rustix::mount::{MoveMountFlags, OpenTreeFlags, move_mount, open_tree};
@@ -54,6 +54,58 @@ pub fn unread(socket: BorrowedFd<'_>) -> Result<usize, Errno> {
         syscall(libc::SYS_ioctl as usize, [socket.as_raw_fd() as usize, SIOCOUTQ, (&raw mut count) as usize])
     }?;
     Ok(usize::try_from(count).unwrap_or(0))
+}
+
+/// `struct sockaddr_vm`.
+#[repr(C)]
+#[derive(Default)]
+struct Address {
+    family: u16,
+    reserved: u16,
+    port: u32,
+    machine: u32,
+    flags: u8,
+    zero: [u8; 3],
+}
+
+/// A socket in a machine on which its host can call.
+pub fn listen_to_host(port: u32) -> Result<OwnedFd, Errno> {
+    use rustix::net::{AddressFamily, SocketFlags, SocketType};
+    let socket =
+        rustix::net::socket_with(AddressFamily::VSOCK, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
+    let family = AddressFamily::VSOCK.as_raw();
+    let address = Address { family, port, machine: u32::MAX, ..Address::default() };
+    // SAFETY: the pointer is to a live structure of the given size.
+    unsafe {
+        syscall(
+            libc::SYS_bind as usize,
+            [socket.as_raw_fd() as usize, (&raw const address) as usize, size_of::<Address>()],
+        )
+    }?;
+    rustix::net::listen(&socket, 4)?;
+    Ok(socket)
+}
+
+/// The host's next call. Whoever else calls, from the machine itself, is not let in.
+pub fn called_by_host(socket: BorrowedFd<'_>) -> Result<OwnedFd, Errno> {
+    const HOST: u32 = 2;
+    loop {
+        let mut from = Address::default();
+        let mut length = size_of::<Address>() as u32;
+        let args = [
+            socket.as_raw_fd() as usize,
+            (&raw mut from) as usize,
+            (&raw mut length) as usize,
+            libc::SOCK_CLOEXEC as usize,
+        ];
+        // SAFETY: the kernel writes an address of at most the length that is given, to a place that is alive.
+        let called = unsafe { syscall(libc::SYS_accept4 as usize, args) };
+        match called.map(crate::raw::owned) {
+            Ok(stream) if from.machine == HOST => return Ok(stream),
+            Ok(_) | Err(Errno::INTR | Errno::CONNABORTED) => {}
+            Err(errno) => return Err(errno),
+        }
+    }
 }
 
 /// Puts files over others, in the mount namespace of the process that this is the descriptor of. What is not there is

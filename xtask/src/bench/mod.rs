@@ -19,6 +19,7 @@ mod sql;
 mod ssh;
 mod stats;
 mod tx;
+mod vm;
 
 use crate::{command, packages};
 use contenders::{Contender, Ground, YARDSTICK};
@@ -51,6 +52,8 @@ pub(crate) enum Bench {
     Sql(sql::Sql),
     /// What a clone over SSH costs through the proxy
     Ssh(ssh::Ssh),
+    /// What a machine of its own costs, beside QEMU driven by hand on the same kernel
+    Vm(vm::Vm),
 }
 
 #[derive(clap::Args)]
@@ -87,6 +90,7 @@ pub(crate) fn main(bench: &Bench) -> crate::Outcome {
         Bench::Replay(args) => return replay::main(args),
         Bench::Sql(args) => return sql::main(args),
         Bench::Ssh(args) => return ssh::main(args),
+        Bench::Vm(args) => return vm::main(args),
     };
     if args.install_peers {
         install_peers()?;

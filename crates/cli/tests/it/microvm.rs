@@ -95,6 +95,9 @@ fn what_is_missing_is_refused_by_name() {
     refused("COFFERDAM_VM_KERNEL", "/nowhere/vmlinuz", "/nowhere/vmlinuz");
     refused("COFFERDAM_VM_KERNEL", "/bin/true", "PVH");
     refused("COFFERDAM_VM_ACCEL", "warp", "COFFERDAM_VM_ACCEL");
+    refused("COFFERDAM_VM_VMM", "warp", "COFFERDAM_VM_VMM");
+    refused("COFFERDAM_VM_FIRECRACKER", "/nowhere/firecracker", "/nowhere/firecracker");
+    refused("COFFERDAM_VM_FIRECRACKER", "/bin/true", "/bin/true cannot be used");
     // Of another processor: a QEMU that has no such machine, and a kernel by its own header.
     let other = site.write("qemu-other", OTHER_QEMU);
     fs::set_permissions(&other, fs::Permissions::from_mode(0o755)).unwrap();
@@ -118,8 +121,46 @@ fn what_is_missing_is_refused_by_name() {
     assert!(told.contains("no KVM: ") || told.contains("on KVM: "), "{told}");
     if told.contains("no KVM: ") {
         refused("COFFERDAM_VM_ACCEL", "kvm", "KVM cannot be used");
+        // Firecracker is here, and has nothing to run a machine on: QEMU is taken, unless nothing else will do.
+        let small = site.write("firecracker", "#!/bin/sh\necho Firecracker v1.9.0\n");
+        fs::set_permissions(&small, fs::Permissions::from_mode(0o755)).unwrap();
+        let done = machine(&site, "echo ran")
+            .env("COFFERDAM_VM_FIRECRACKER", small.to_str().unwrap())
+            .env("COFFERDAM_VM_VMM", "firecracker")
+            .exits(125);
+        assert!(
+            done.out().is_empty() && done.err().contains("on KVM alone, and there is none: "),
+            "{}",
+            done.err()
+        );
+        let told =
+            site.call(&["doctor"]).env("COFFERDAM_VM_FIRECRACKER", small.to_str().unwrap()).done().out();
+        assert!(told.contains("QEMU "), "{told}");
     }
     let mount = format!("{}:/agents:rw", site.home().display());
     let done = site.run(&["true"]).with(&["--isolation", "microvm", "--mount", &mount]).done();
     assert_eq!(done.code(), 125, "{}", done.err());
+}
+
+/// For real, which takes a Firecracker and KVM.
+#[test]
+fn a_machine_of_firecracker_runs_commands() {
+    let site = site();
+    let done =
+        machine(&site, "uname -r; cat kept.txt; echo new > made").env("COFFERDAM_VM_VMM", "firecracker");
+    site.write("kept.txt", "kept\n");
+    let done = done.done();
+    let missing = ["firecracker is not installed", "on KVM alone, and there is none"];
+    if done.code() == 125 && missing.iter().any(|reason| done.err().contains(reason)) {
+        println!("not run: there is no Firecracker here, or no KVM for it: {}", done.err().trim());
+        return;
+    }
+    assert_eq!(done.code(), 0, "{}", done.err());
+    assert!(done.out().contains("kept\n"), "{}", done.out());
+    assert_eq!(site.read("made"), "new\n");
+    let lines = report(&site);
+    let monitor = lines.iter().find(|line| line["name"] == "vm.monitor").unwrap();
+    assert_eq!(monitor["value"]["vmm"], "firecracker");
+    let done = machine(&site, "cat made").env("COFFERDAM_VM_VMM", "firecracker").exits(0);
+    assert_eq!(done.out(), "new\n", "a second copy of the same machine");
 }

@@ -190,6 +190,10 @@ pub(super) fn places(d: &Decided<'_>, ops: &mut Vec<Op>) {
         workdir(d, ops);
         home(d, ops);
     }
+    if let Some(node) = d.kvm {
+        ops.push(Op::File { at: c("dev/kvm"), mode: 0o666, content: Vec::new() });
+        ops.push(bind(node, "dev/kvm", Attr::DEVICE));
+    }
     for Asked { mount, owner, is_dir } in &d.layout.mounts {
         parents(&mount.target, ops);
         ops.push(match is_dir {

@@ -198,6 +198,52 @@ impl Kept {
         to.sync_data()
     }
 
+    /// What it is, by its names, owners, sizes and times.
+    pub(crate) fn digest(&self) -> io::Result<String> {
+        let mut hasher = cofferdam_seal::Hasher::new();
+        match &self.from {
+            From::Memory(all) => hasher.update(all),
+            From::File(file) => {
+                let (mut bytes, mut at) = (vec![0u8; 1 << 20], self.begin);
+                loop {
+                    match file.read_at(&mut bytes, at)? {
+                        0 => break,
+                        count => {
+                            hasher.update(bytes.get(..count).unwrap_or_default());
+                            at += count as u64;
+                        }
+                    }
+                }
+            }
+        }
+        hasher.update(&self.meta.to_le_bytes());
+        hasher.update(&self.extents.to_le_bytes());
+        Ok(crate::template::short(hasher.finish()))
+    }
+
+    /// Writes out all that is on it, to a file that is nothing but a hole.
+    pub(crate) fn write(&mut self, to: &File) -> io::Result<()> {
+        let mut bytes = vec![0u8; 1 << 20];
+        let mut put = |this: &mut Self, at: u64, end: u64| -> io::Result<()> {
+            let mut at = at;
+            while at < end {
+                let count = bytes.len().min(usize::try_from(end - at).unwrap_or(usize::MAX));
+                let part = bytes.get_mut(..count).unwrap_or_default();
+                this.read(at, part)?;
+                to.write_all_at(part, at)?;
+                at += count as u64;
+            }
+            Ok(())
+        };
+        put(self, 0, self.meta)?;
+        for number in 0..self.extents / RECORD as u64 {
+            let found = self.record(number)?;
+            let start = u64::from(found.start) * BLOCK;
+            put(self, start, start + found.size)?;
+        }
+        Ok(())
+    }
+
     /// Fills `bytes` with what the disk has from `at` on. Beyond its end there is nothing but zeros.
     pub(crate) fn read(&mut self, at: u64, bytes: &mut [u8]) -> io::Result<()> {
         let mut done = 0;
