@@ -157,6 +157,11 @@ fn the_code_interpreter_by_the_python_sdk() {
 }
 
 #[test]
+fn a_context_is_begun_once_however_slowly() {
+    with_sdk("interpreter_begun.py", |_| {});
+}
+
+#[test]
 fn the_sdks_for_javascript() {
     with_sdk("javascript.mjs", |_| {});
 }
