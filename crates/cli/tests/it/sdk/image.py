@@ -20,17 +20,18 @@ for number, image in enumerate(("app", os.environ["TEST_REGISTRY"] + "/team/app:
         .copy("app", "/opt/app")
         .run_cmd("echo installed > /usr/installed; rm /opt/bin/own-tool; echo worker:x:1001:1001::/:/bin/sh >> /etc/passwd", user="root")
         .set_envs({"KIND": "built"})
-        .run_cmd("echo by $(id -un) with $KIND > ~/made")
+        .run_cmd("echo by $(id -un) with $KIND > ~/made; /usr/local/bin/sudo sh -c ': > /usr/by-sudo'")
         .set_workdir("/opt/app")
     )
     Template.build(template, name)
     sandbox = Sandbox.create(name, timeout=120)
     run = sandbox.commands.run
-    assert run("pwd; sh main.sh; cat /usr/installed /etc/release ~/made").stdout == (
+    assert run("pwd; sh main.sh; cat /usr/installed /etc/release ~/made; test -e /usr/by-sudo").stdout == (
         "/opt/app\nfrom a template\ninstalled\nsecond\nby user with built\n"
     )
     assert run("echo $GREETING $KIND; id -u worker; test ! -e /opt/bin/own-tool && test ! -e /etc/debian_version && echo gone").stdout.endswith("gone\n")
     assert run("echo more > /usr/more; cat /usr/more", user="root").stdout == "more\n"
+    assert run("PATH=$PATH:/usr/local/bin; sudo id -u; sudo sh -c 'echo by root > /usr/by-root'; sudo -u worker id -u; cat /usr/by-root").stdout == "0\n1001\nby root\n"
     assert sandbox.files.read("/usr/installed") == "installed\n"
     sandbox.files.write("/home/user/file", "text")
     # Paused and back, with its system; and another of the template has nothing of it.

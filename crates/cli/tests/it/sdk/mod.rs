@@ -147,6 +147,47 @@ fn files_by_the_python_sdk() {
 }
 
 #[test]
+fn sudo_by_the_python_sdk() {
+    with_sdk("sudo.py", |site| {
+        let all: Vec<Value> = site
+            .traces()
+            .iter()
+            .flat_map(|id| {
+                let events = std::fs::read_to_string(site.events_file(id)).unwrap_or_default();
+                events.lines().map(|line| serde_json::from_str::<Value>(line).unwrap()).collect::<Vec<_>>()
+            })
+            .collect();
+        let asked = |event: &&Value| event["kind"] == "exec.started" && event["body"]["by"] == "sudo";
+        let one = |argv: &[&str]| {
+            all.iter().filter(asked).find(|event| event["body"]["argv"] == serde_json::json!(argv))
+        };
+        let started = one(&["sh", "-c", "exit 7"]).expect("what sudo starts is on record");
+        assert_eq!(
+            (&started["body"]["user"], &started["body"]["cwd"]),
+            (&"root".into(), &"/home/user".into())
+        );
+        assert_eq!(one(&["id", "-un"]).unwrap()["body"]["user"], "user");
+        let ended =
+            all.iter().find(|event| event["kind"] == "exec.exited" && event["parent"] == started["seq"]);
+        assert_eq!(ended.expect("and so is its end")["body"]["exit"]["code"], 7);
+        assert!(one(&["no-such-program"]).is_some());
+        assert!(one(&["ls", "never-asked-for"]).is_none());
+    });
+}
+
+/// Where the operator does not want it there is none.
+#[test]
+fn a_service_without_sudo() {
+    let Some(packages) = packages() else { return };
+    if !needs_root("a service for several users") {
+        return;
+    }
+    let site = Site::new(Mode::Root, env!("CARGO_BIN_EXE_cofferdam"));
+    let config = site.write("serve.toml", "[e2b]\nsudo = false\n".to_owned());
+    Service::start_with(&site, &["--config", config.to_str().unwrap()]).run(&packages, "no_sudo.py");
+}
+
+#[test]
 fn the_asynchronous_sdk() {
     with_sdk("asynchronous.py", |_| {});
 }
