@@ -419,6 +419,7 @@ fn command(
         timeout: spec.limits.timeout,
         output: spec.limits.output,
         cwd: standing.image.as_ref().and_then(|image| image.cwd(&spec.command)),
+        who: standing.image.as_ref().and_then(|image| image.who(&spec)),
         ..Command::default()
     };
     let _raw = keyboard.as_ref().and_then(|fd| RawMode::enter(fd.as_fd()).ok());

@@ -74,6 +74,8 @@ pub struct E2b {
     pub sudo: bool,
     /// Hosts of registries that builds may take images from, each with its port if it has one.
     pub registries: Vec<String>,
+    /// What images may take of the disk, unpacked, that one tenant's builds have fetched from registries.
+    pub image_space: Bytes,
 }
 
 impl Default for Config {
@@ -106,7 +108,16 @@ impl Default for Limits {
 impl Default for E2b {
     fn default() -> Self {
         let max_timeout = Span(Duration::from_secs(24 * 3600));
-        Self { internet: false, policy: None, floor: None, max_timeout, sudo: true, registries: Vec::new() }
+        let image_space = Bytes(16 << 30);
+        Self {
+            internet: false,
+            policy: None,
+            floor: None,
+            max_timeout,
+            sudo: true,
+            registries: Vec::new(),
+            image_space,
+        }
     }
 }
 

@@ -1,6 +1,6 @@
 //! What a template is built from: another template, an image that is here, or one of a registry that may be asked.
 
-use super::Build;
+use super::{Build, fetched};
 use crate::app::{App, State, blocking};
 use crate::template::{self, FETCHED};
 use cofferdam_api::e2b::{BuildRequest, ImageRegistry};
@@ -66,12 +66,18 @@ pub(super) async fn find(app: &App, build: &Build, asked: &BuildRequest) -> Resu
         build.say("info", None, format!("fetching {image}"));
     }
     let registry = asked.from_image_registry.clone();
-    let found = blocking(app, move |app| take(app, &image, registry)).await;
+    let tenant = build.tenant.clone();
+    let found = blocking(app, move |app| take(app, &tenant, &image, registry)).await;
     found.map(From::Image).map_err(|error| format!("`fromImage`: {error}"))
 }
 
 /// One that is offered here goes before one that is elsewhere; that is asked for each time, with the asker's own password.
-fn take(app: &State, image: &str, registry: Option<ImageRegistry>) -> Result<Digest, EngineError> {
+fn take(
+    app: &State,
+    tenant: &str,
+    image: &str,
+    registry: Option<ImageRegistry>,
+) -> Result<Digest, EngineError> {
     let (host, from) = match (template::offered(app, image), reference(image)) {
         (Some(found), _) => return Ok(found),
         (None, None) => return Err(EngineError::Declined(format!("the image `{image}` is gone"))),
@@ -84,7 +90,7 @@ fn take(app: &State, image: &str, registry: Option<ImageRegistry>) -> Result<Dig
     let name = format!("{FETCHED}{host}/{}", rest.split('@').next().unwrap_or_default());
     let login = registry.map(|registry| format!("{}:{}", registry.username, registry.password));
     let asked = ImageAsked { from, name: name.parse().ok(), wanted: None, most: None, login };
-    app.engine.import_image(&asked).map(|image| image.digest)
+    fetched::fetch(app, tenant, asked)
 }
 
 #[cfg(test)]

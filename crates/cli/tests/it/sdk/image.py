@@ -43,6 +43,13 @@ for number, image in enumerate(("app", os.environ["TEST_REGISTRY"] + "/team/app:
     sandbox.kill()
     fresh.kill()
 
+# Who the image says that its commands are.
+Template.build(Template().from_image("of-daemon").run_cmd("test $(id -un) = daemon").run_cmd("true", user="root"), "of-daemon")
+sandbox = Sandbox.create("of-daemon", timeout=120)
+assert sandbox.commands.run("id -u; sudo=/usr/local/bin/sudo; $sudo id -u").stdout == "2\n0\n"
+assert sandbox.commands.run("id -un", user="user").stdout == "user\n"
+sandbox.kill()
+
 # Templates over templates.
 Template.build(Template().from_template("over-image-0").run_cmd("cat /usr/installed > /usr/again", user="root"), "over-both")
 sandbox = Sandbox.create("over-both", timeout=120)

@@ -38,7 +38,8 @@ impl Service {
         BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
         let said = || std::fs::read_to_string(site.root().join("serve.log")).unwrap_or_default();
         let told: Value = serde_json::from_str(&line).unwrap_or_else(|_| panic!("no service: {}", said()));
-        let text = |name: &str| told[name].as_str().unwrap().to_owned();
+        // The key is told on the first start only.
+        let text = |name: &str| told[name].as_str().unwrap_or_default().to_owned();
         Self { child, url: text("url"), key: text("api_key") }
     }
 
@@ -222,6 +223,11 @@ fn templates_are_built_over_images() {
     let site = Site::new(Mode::Root, env!("CARGO_BIN_EXE_cofferdam"));
     let layout = Image::shared().layout();
     site.call(&["image", "import", layout.to_str().unwrap(), "--name", "app"]).exits(0);
+    let of_daemon = site.root().join("of-daemon");
+    let order = |words: &[&str]| finish(Command::new(words[0]).args(&words[1..])).exits(0);
+    order(&["cp", "-r", layout.to_str().unwrap(), of_daemon.to_str().unwrap()]);
+    order(&["umoci", "config", "--image", &format!("{}:1", of_daemon.display()), "--config.user", "daemon"]);
+    site.call(&["image", "import", of_daemon.to_str().unwrap(), "--name", "of-daemon"]).exits(0);
     let registry = Registry::start(Image::shared());
     let config = site.write("serve.toml", format!("[e2b]\nregistries = [\"{}\"]\n", registry.address));
     let service = Service::start_with(&site, &["--config", config.to_str().unwrap()]);
@@ -231,6 +237,39 @@ fn templates_are_built_over_images() {
     let given = [("TEST_REGISTRY", registry.address.as_str()), ("TEST_DIGESTS", &digests.join(" "))];
     service.run_with(&packages, "image.py", &given);
     service.run(&packages, "image.mjs");
+}
+
+/// What a tenant may take of the disk by it is the operator's to say.
+#[test]
+fn images_that_builds_fetch_are_bounded() {
+    let Some(packages) = packages() else { return };
+    if !needs_root("a service for several users") {
+        return;
+    }
+    let site = Site::new(Mode::Root, env!("CARGO_BIN_EXE_cofferdam"));
+    let registry = Registry::start(Image::shared());
+    let mut key = String::new();
+    let mut run = |space: &str, expected: &str| {
+        let text = format!("[e2b]\nregistries = [\"{}\"]\nimage-space = \"{space}\"\n", registry.address);
+        let config = site.write("serve.toml", text);
+        let mut service = Service::start_with(&site, &["--config", config.to_str().unwrap()]);
+        match key.is_empty() {
+            true => key.clone_from(&service.key),
+            false => service.key.clone_from(&key),
+        }
+        let given = [("TEST_REGISTRY", registry.address.as_str()), ("TEST_EXPECTED", expected)];
+        service.run_with(&packages, "image_space.py", &given);
+        drop(service);
+        serde_json::from_str::<Vec<Value>>(&site.call(&["image", "ls", "--json"]).exits(0).out())
+            .unwrap()
+            .len()
+    };
+    assert_eq!(run("100K", "e2b.image-space"), 0, "what is too much leaves nothing");
+    // Once and again: it is there already, and takes no more.
+    assert_eq!(run("1G", ""), 1);
+    let taken = site.call(&["image", "ls", "--json"]).exits(0).out();
+    let taken = serde_json::from_str::<Vec<Value>>(&taken).unwrap()[0]["bytes"].as_u64().unwrap();
+    assert_eq!(run(&taken.to_string(), ""), 1);
 }
 
 /// The newest, and each of the older ones that the documentation names: its packages alone are at hand.
