@@ -126,7 +126,7 @@ mod tests {
         // Also after a restart.
         for fetched in [fetched, Fetched::open(dir.path()).unwrap()] {
             let left = |tenant: &str, images: &[ImageInfo]| fetched.left(tenant, images, 100);
-            assert_eq!(left("ada", &[one.clone()]), 40);
+            assert_eq!(left("ada", std::slice::from_ref(&one)), 40);
             assert_eq!(left("ada", &[one.clone(), two.clone()]), 0, "never less than nothing");
             assert_eq!(left("bob", &[one.clone(), two.clone()]), 30);
             assert_eq!(left("eve", &[one.clone(), two.clone()]), 100);
