@@ -338,6 +338,9 @@ pub(crate) struct Asked {
     /// Let the inside make namespaces of its own (browsers, nested sandboxes); weaker, and reported
     #[arg(long)]
     pub(crate) nested: bool,
+    /// Let commands in a box ask for others as its root, by a `sudo` of its own; for sessions that stay
+    #[arg(long)]
+    pub(crate) sudo: bool,
     /// Which system calls are put on record: surface (what is refused), all (also what is let through and does
     /// something: programs, files, addresses)
     #[arg(long, value_name = "WHICH")]

@@ -13,8 +13,10 @@
 use crate::Engine;
 use crate::error::EngineError;
 use cofferdam_image::{Access, Imported, Most, Place};
-use cofferdam_model::{Bytes, Digest, ImageConfig, ImageInfo, ImageName, SessionSpec};
-use cofferdam_runtime::{Root, SandboxSpec};
+use cofferdam_model::{
+    BoxUser, Bytes, Digest, ImageAccount, ImageConfig, ImageInfo, ImageName, Profile, SessionSpec,
+};
+use cofferdam_runtime::{Identity, Root, SandboxSpec};
 use rustix::fs::FlockOperation;
 use std::collections::BTreeMap;
 use std::fs::{self, DirBuilder, File, OpenOptions};
@@ -45,6 +47,7 @@ pub struct ImageAsked {
 pub(crate) struct TakenImage {
     pub(crate) root: Root,
     pub(crate) config: ImageConfig,
+    runs_as: Option<ImageAccount>,
     _lock: File,
 }
 
@@ -270,7 +273,7 @@ impl Engine {
             user: info.user,
             home: info.home,
         };
-        Ok(TakenImage { root, config: info.config, _lock: lock })
+        Ok(TakenImage { root, config: info.config, runs_as: info.runs_as, _lock: lock })
     }
 
     /// Gives a sandbox the image that its session asks for.
@@ -315,10 +318,22 @@ impl TakenImage {
         self.config.entrypoint.iter().chain(&self.config.cmd).cloned().collect()
     }
 
+    fn is_own(&self, command: &[String]) -> bool {
+        !command.is_empty() && command == self.command()
+    }
+
+    /// Its own command is who it was meant to be, in a box, where there are several; others are the sandbox's user.
+    pub(crate) fn who(&self, spec: &SessionSpec) -> Option<(Identity, Vec<u32>)> {
+        let plain = spec.profile == Profile::Box && spec.user == BoxUser::User;
+        let ImageAccount { name, uid, gid, home, .. } =
+            self.runs_as.clone().filter(|_| plain && self.is_own(&spec.command))?;
+        Some((Identity { name, uid, gid, home }, Vec::new()))
+    }
+
     /// Its own command runs where it was meant to; others in the work dir.
     pub(crate) fn cwd(&self, command: &[String]) -> Option<PathBuf> {
-        let own = !command.is_empty() && command == self.command();
-        own.then(|| self.config.workdir.clone().map_or_else(|| PathBuf::from("/"), PathBuf::from))
+        self.is_own(command)
+            .then(|| self.config.workdir.clone().map_or_else(|| PathBuf::from("/"), PathBuf::from))
     }
 }
 
@@ -341,6 +356,7 @@ fn info(imported: Imported, source: String) -> ImageInfo {
         owners: imported.owners,
         user: imported.user,
         home: imported.home,
+        runs_as: imported.runs_as,
         notes: imported.notes,
         in_use: false,
     }

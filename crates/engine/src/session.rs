@@ -75,6 +75,10 @@ impl Engine {
     pub fn run(&self, mut run: Run<'_>) -> Result<Outcome, EngineError> {
         self.name_command(&mut run.spec)?;
         run.spec.check()?;
+        if run.spec.sudo {
+            let text = "`sudo` is for a session that stays: use `cofferdam session create`, or leave it out";
+            return Err(EngineError::Declined(text.into()));
+        }
         let backend = tiers::choose(&self.home, &run.spec)?;
         self.run_in(run, backend, Caller::Own)
     }
@@ -289,6 +293,7 @@ impl Engine {
             limits: spec.limits.clone(),
             layer_place: spec.layer,
             nested: spec.nested,
+            sudo: spec.sudo,
             syscalls: spec.syscalls,
             programs: None,
             root: None,
@@ -414,6 +419,7 @@ fn command(
         timeout: spec.limits.timeout,
         output: spec.limits.output,
         cwd: standing.image.as_ref().and_then(|image| image.cwd(&spec.command)),
+        who: standing.image.as_ref().and_then(|image| image.who(&spec)),
         ..Command::default()
     };
     let _raw = keyboard.as_ref().and_then(|fd| RawMode::enter(fd.as_fd()).ok());

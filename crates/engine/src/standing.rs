@@ -65,6 +65,8 @@ pub(crate) struct Command {
     pub(crate) kept: Option<u64>,
     /// A part of the session itself.
     pub(crate) own: bool,
+    /// Somebody inside asked for it, by this.
+    pub(crate) by: Option<&'static str>,
 }
 
 /// How a session is to be closed.
@@ -130,8 +132,9 @@ impl Standing {
                 env: environment.names.clone(),
                 cwd: RawPath::from(cwd),
                 tty: command.tty.is_some(),
-                user: who.name.clone(),
+                user: if command.by.is_some() { self.known_as(&who) } else { who.name.clone() },
                 own: command.own,
+                by: command.by.map(str::to_owned),
             }),
         )?;
         self.recorder.checkpoint()?;
@@ -158,6 +161,16 @@ impl Standing {
             self.recorder.append(Some(exec), &Body::ExecExited(body))?;
         }
         Ok((started?, exec))
+    }
+
+    /// Who that is by its number: of what those inside ask for, the name is theirs to choose.
+    fn known_as(&self, who: &Identity) -> String {
+        let usual = self.sandbox.identity();
+        match who.uid {
+            0 => "root".into(),
+            uid if uid == usual.uid => usual.name,
+            uid => format!("uid {uid}"),
+        }
     }
 
     /// Asks the policy, if it has rules about commands. A refusal is on record; nobody is asked: a command is

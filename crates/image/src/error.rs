@@ -27,7 +27,7 @@ pub enum ImageError {
     Unknown(String),
     #[error("the image's entry `{path}` is refused: {what}")]
     Entry { path: String, what: &'static str },
-    #[error("the image holds more than {}: allow more with --most", Bytes(*.0))]
+    #[error("the image holds more than {}: allow more with --most, or in a service with `e2b.image-space`", Bytes(*.0))]
     TooMuch(u64),
     #[error("the image holds more than {0} files")]
     TooMany(u64),

@@ -3,6 +3,7 @@
 
 use crate::error::ImageError;
 use crate::unpack::{self, Tree};
+use cofferdam_model::ImageAccount;
 use rustix::fs::{Gid, Mode, OFlags, ResolveFlags, Uid};
 use rustix::io::Errno;
 use std::io::{Read, Write};
@@ -21,6 +22,8 @@ const PLACES: &[(&str, u32)] = &[
 
 /// Who commands are, where a sandbox has several users.
 const USER: u32 = 1000;
+/// So many ids a sandbox has.
+const IDS: u32 = 65_536;
 const NAME: &str = "user";
 /// Another one, where the image has that name for somebody else.
 const OTHER_NAME: &str = "sandbox";
@@ -107,6 +110,37 @@ fn account(passwd: &str) -> (Account, String) {
     let name = if named.is_some() { OTHER_NAME } else { NAME };
     let account = Account { name: name.into(), home: HOME.into() };
     (account, format!("{name}:x:{USER}:{USER}:{name}:{HOME}:/bin/sh\n"))
+}
+
+/// Who `NAME[:GROUP]` of a config is, by the image's accounts. Root is nobody to be told of: it is what every image says
+/// that says nothing; and who has no id of a sandbox's cannot be had.
+pub(crate) fn runs_as(tree: &Tree, asked: &str) -> Result<Option<ImageAccount>, ImageError> {
+    let failed =
+        |errno: Errno| ImageError::Io { doing: "read the image's accounts".into(), source: errno.into() };
+    let passwd = read(tree, "etc/passwd").map_err(failed)?;
+    let group = read(tree, "etc/group").map_err(failed)?;
+    Ok(somebody(asked, &passwd, &group))
+}
+
+fn somebody(asked: &str, passwd: &str, group: &str) -> Option<ImageAccount> {
+    let (user, of) = asked.split_once(':').map_or((asked, None), |(user, of)| (user, Some(of)));
+    let number = user.parse::<u32>().ok();
+    let field = |line: &str, at: usize| line.split(':').nth(at).unwrap_or_default().to_owned();
+    let is_it = |line: &&str| match number {
+        Some(uid) => id(line) == Some(uid),
+        None => field(line, 0) == user && id(line).is_some(),
+    };
+    let line = passwd.lines().find(is_it);
+    let uid = number.or_else(|| id(line?))?;
+    let gid = match of.filter(|of| !of.is_empty()) {
+        Some(of) => of.parse().ok().or_else(|| id(group.lines().find(|line| field(line, 0) == of)?))?,
+        None => line.and_then(|line| field(line, 3).parse().ok()).unwrap_or(0),
+    };
+    let home = line.map(|line| PathBuf::from(field(line, 5))).filter(|home| home.is_absolute());
+    let name = line.map_or_else(|| uid.to_string(), |line| field(line, 0));
+    let account =
+        ImageAccount { name, uid, gid, home: home.unwrap_or_else(|| "/".into()), named: line.is_some() };
+    (uid != 0 && uid < IDS && gid < IDS).then_some(account)
 }
 
 fn own(tree: &Tree, file: &OwnedFd, id: u32) -> Result<(), Errno> {
@@ -215,5 +249,35 @@ mod tests {
         let (node, added) = account("node:x:1000:1000::/home/node:/bin/sh");
         assert_eq!(node.name, "user");
         assert_eq!(joined("node:x:1000", &added).lines().count(), 2);
+    }
+
+    #[test]
+    fn who_a_config_names_is_found_in_the_accounts() {
+        let passwd =
+            "root:x:0:0:root:/root:/bin/sh\nnode:x:1001:1002::/home/node:/bin/sh\nweb:x:33:33::relative:/x\n";
+        let group = "root:x:0:\nstaff:x:50:web\n";
+        let found = |asked: &str| {
+            somebody(asked, passwd, group)
+                .map(|who| (who.name, who.uid, who.gid, who.home.display().to_string()))
+        };
+        let who = |name: &str, uid, gid, home: &str| Some((name.to_owned(), uid, gid, home.to_owned()));
+        for (asked, expected) in [
+            ("node", who("node", 1001, 1002, "/home/node")),
+            ("1001", who("node", 1001, 1002, "/home/node")),
+            ("node:staff", who("node", 1001, 50, "/home/node")),
+            ("node:7", who("node", 1001, 7, "/home/node")),
+            ("web", who("web", 33, 33, "/")),
+            ("4711", who("4711", 4711, 0, "/")),
+            ("4711:4712", who("4711", 4711, 4712, "/")),
+            ("root", None),
+            ("0:50", None),
+            ("nobody-here", None),
+            ("node:none", None),
+            ("70000", None),
+            ("", None),
+            ("-1", None),
+        ] {
+            assert_eq!(found(asked), expected, "{asked}");
+        }
     }
 }

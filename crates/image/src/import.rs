@@ -5,7 +5,7 @@ use crate::fit;
 use crate::oci::{self, Config};
 use crate::source::{Found, FoundImage, LayerOf, Source};
 use crate::unpack::{self, Expected, Most, Taken, Tree};
-use cofferdam_model::{Digest, ImageConfig, ImageNotes};
+use cofferdam_model::{Digest, ImageAccount, ImageConfig, ImageNotes};
 use std::path::{Path, PathBuf};
 
 /// An image that was unpacked.
@@ -26,6 +26,8 @@ pub struct Imported {
     /// Who commands are, and where that is at home.
     pub user: String,
     pub home: PathBuf,
+    /// Who its own command is to be.
+    pub runs_as: Option<ImageAccount>,
 }
 
 /// So many layers an image may have.
@@ -65,6 +67,7 @@ pub fn import(
     }
     let run = config.config.unwrap_or_default();
     let account = fit::fit(&tree, run.working_dir.as_deref())?;
+    let runs_as = run.user.as_deref().map(|user| fit::runs_as(&tree, user)).transpose()?.flatten();
     Ok(Imported {
         digest: cofferdam_seal::digest(&text),
         manifest,
@@ -83,5 +86,6 @@ pub fn import(
         owners: tree.owners,
         user: account.name,
         home: account.home,
+        runs_as,
     })
 }

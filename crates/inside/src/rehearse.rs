@@ -65,6 +65,7 @@ fn spec(number: usize, home: &Path, profile: Profile, network: Network) -> Sandb
         limits: Limits::default(),
         layer_place: LayerPlace::Disk,
         nested: false,
+        sudo: false,
         tracing: false,
         syscalls: Default::default(),
         programs: None,

@@ -421,6 +421,7 @@ fn spec(make: Make, files: Vec<ShownFile>) -> Result<SandboxSpec, RuntimeError> 
         limits: make.limits,
         layer_place: LayerPlace::Disk,
         nested: make.nested,
+        sudo: make.sudo,
         tracing: make.tracing,
         syscalls: make.syscalls,
         programs: make.programs.map(|programs| paths(&programs)),

@@ -92,6 +92,7 @@ pub struct Make {
     pub profile: Profile,
     pub limits: Limits,
     pub nested: bool,
+    pub sudo: bool,
     pub doors: bool,
     pub tracing: bool,
     pub syscalls: Syscalls,

@@ -171,6 +171,9 @@ pub struct ExecStarted {
     /// No command of the session's: a part of it, as its browser is.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub own: bool,
+    /// Asked for from inside, and by what: `sudo`. Its input and output are those of whoever asked.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub by: Option<String>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]

@@ -96,10 +96,25 @@ pub struct ImageInfo {
     /// Who commands are by default.
     pub user: String,
     pub home: PathBuf,
+    /// Who it says its own command is, where that is somebody else than root, by its accounts.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub runs_as: Option<ImageAccount>,
     /// What is otherwise than in the image: devices left out, files without their set-id bits, attributes dropped,
     /// owners that no sandbox has.
     pub notes: ImageNotes,
     pub in_use: bool,
+}
+
+/// Somebody of an image's.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ImageAccount {
+    /// Its number, where it has no name.
+    pub name: String,
+    pub uid: u32,
+    pub gid: u32,
+    pub home: PathBuf,
+    /// Whether it has an account, and so can be asked for by its name.
+    pub named: bool,
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]

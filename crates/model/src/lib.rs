@@ -50,7 +50,7 @@ pub use event::{
     LimitHit, OutputCaptured, OutputSeen, SessionEnded, SessionStarted, SkippedChange, Stream, Usage,
 };
 pub use id::{IdError, SessionId};
-pub use image::{ImageConfig, ImageInfo, ImageName, ImageNameError, ImageNotes};
+pub use image::{ImageAccount, ImageConfig, ImageInfo, ImageName, ImageNameError, ImageNotes};
 pub use live::{
     Counters, ExecInfo, ExecTx, FileDifference, Lifetime, Live, LiveState, PoolInfo, PoolKind, Provenance,
     SessionChanged, SessionInfo, Settled, Snapshot, TimeOver, UsageRecord, UsageTotal, is_name,

@@ -30,6 +30,8 @@ pub enum SpecError {
     ImageWith(&'static str),
     #[error("`user = \"root\"` needs a box: add `profile = \"box\"` (`--profile box`)")]
     RootWithoutBox,
+    #[error("`sudo` needs a box: add `profile = \"box\"` (`--profile box`), or leave it out")]
+    SudoWithoutBox,
 }
 
 /// Which tier to use: a given one, or the strongest that truly works here at its normal speed.
@@ -194,6 +196,9 @@ pub struct SessionSpec {
     /// Have a browser inside, driven only through an endpoint that records and judges what is asked of it.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub browser: bool,
+    /// Let commands inside a box that stays ask for others as its root, by a `sudo` of its own.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub sudo: bool,
     /// Controls that must be in full force, by their name in the enforcement report.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub require: Vec<String>,
@@ -238,6 +243,7 @@ impl SessionSpec {
             None if self.user == BoxUser::Root && self.profile != Profile::Box => {
                 Err(SpecError::RootWithoutBox)
             }
+            None if self.sudo && self.profile != Profile::Box => Err(SpecError::SudoWithoutBox),
             None if self.layer == LayerPlace::Disk && self.limits.disk.is_some() => Err(SpecError::DiskLimit),
             None => Ok(()),
         }

@@ -202,6 +202,7 @@ fn boot_in(dir: &Path, network: Network) -> Result<EnforcementReport, RuntimeErr
         limits: Limits::default(),
         layer_place: LayerPlace::Memory,
         nested: false,
+        sudo: false,
         syscalls: Default::default(),
         programs: None,
         root: None,

@@ -68,6 +68,17 @@ pub(crate) struct Layout {
     pub(crate) gitconfig: Option<Vec<u8>>,
     /// The image that stands in the place of the host's directories.
     pub(crate) root: Option<Root>,
+    /// Where the inside's own `sudo` is to be, if it has one.
+    pub(crate) sudo: Option<Sudo>,
+}
+
+/// A program that the host need not have, in directories of the host's.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Sudo {
+    /// The directory that it is added to.
+    pub(crate) place: PathBuf,
+    /// The host's own, which could do nothing inside: each is covered.
+    pub(crate) covers: Vec<PathBuf>,
 }
 
 pub(crate) fn refused(what: String, fix: &str) -> RuntimeError {
@@ -134,6 +145,8 @@ pub(crate) fn gather(spec: &SandboxSpec, users: &Users) -> Result<Layout, Runtim
         passwd: (users.way != Way::Single).then(|| accounts(&home)),
         gitconfig: git_identity(&spec.home),
         root: None,
+        // Where a registry says which programs there are, this is none of them.
+        sudo: (spec.sudo && spec.programs.is_none()).then(sudo),
     };
     rooted::furnish(layout, spec, users)
 }
@@ -160,6 +173,7 @@ pub(crate) fn skeleton(spec: &SandboxSpec, users: &Users) -> Layout {
         mounts: Vec::new(),
         programs: None,
         root: None,
+        sudo: None,
     };
     rooted::emptied(layout, spec)
 }
@@ -232,6 +246,22 @@ fn system() -> Vec<System> {
         }
     };
     SYSTEM.iter().filter_map(one).collect()
+}
+
+/// Before all others in anybody's search path, where the host has that.
+fn sudo() -> Sudo {
+    let is_dir = |path: &Path| path.symlink_metadata().is_ok_and(|meta| meta.is_dir());
+    let local = Path::new("/usr/local/bin");
+    let place = if is_dir(local) { local } else { Path::new("/usr/bin") };
+    let found =
+        ["/usr/bin/sudo", "/bin/sudo", "/usr/sbin/sudo"].map(|path| Path::new(path).canonicalize().ok());
+    let of_system = |path: &PathBuf| is_system(&top(path)) && path.is_file() && !path.starts_with(place);
+    let covers: BTreeSet<PathBuf> = found.into_iter().flatten().filter(of_system).collect();
+    Sudo { place: place.to_owned(), covers: covers.into_iter().collect() }
+}
+
+fn top(path: &Path) -> PathBuf {
+    path.components().take(2).collect()
 }
 
 fn existing(below: &str, names: &[&'static str]) -> Vec<&'static str> {

@@ -3,6 +3,7 @@
 
 mod image;
 mod scene;
+mod sudo;
 
 use crate::layout::Layout;
 use crate::network;
@@ -160,6 +161,7 @@ pub(crate) fn operations(d: &Decided<'_>) -> Vec<Op> {
                 }
             }
             scene::files(d, &mut ops);
+            sudo::add(d, &mut ops);
             scene::layers(d, &mut ops);
         }
     }
@@ -257,7 +259,7 @@ fn ruleset(d: &Decided<'_>, abi: u32) -> Ruleset {
 mod tests {
     use super::*;
     use crate::hidden::Hidden;
-    use crate::layout::{Asked, Found, System};
+    use crate::layout::{Asked, Found, Sudo, System};
     use cofferdam_model::Mount;
     use cofferdam_sys::Errno;
     use cofferdam_sys::boot::{Kernel, Recorder};
@@ -282,6 +284,7 @@ mod tests {
             passwd: None,
             gitconfig: None,
             root: None,
+            sudo: None,
         }
     }
 
@@ -389,6 +392,24 @@ mod tests {
         ];
         let places: Vec<usize> = order.iter().map(|start| position(&ops, start)).collect();
         assert!(places.is_sorted(), "{order:?} came in the order {places:?}");
+    }
+
+    /// Added to a directory of the host's that stays as it is, and closed before anything runs.
+    #[test]
+    fn sudo_is_added_and_the_hosts_is_covered() {
+        let sudo = Sudo { place: "/usr/local/bin".into(), covers: vec!["/usr/bin/sudo".into()] };
+        let ops = performed(&Layout { sudo: Some(sudo), ..layout(Vec::new()) }, &[]);
+        let order = [
+            "bind /usr on usr ro",
+            "file .cofferdam/bin/sudo 0755",
+            "overlay .cofferdam/bin:usr/local/bin on usr/local/bin",
+            "read-only usr/local/bin",
+            "bind .cofferdam/bin/sudo on usr/bin/sudo ro",
+            "pivot-root",
+        ];
+        let places: Vec<usize> = order.iter().map(|start| position(&ops, start)).collect();
+        assert!(places.is_sorted(), "{order:?} came in the order {places:?}");
+        assert!(!performed(&layout(Vec::new()), &[]).iter().any(|op| op.contains("sudo")));
     }
 
     #[test]

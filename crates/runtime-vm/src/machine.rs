@@ -426,6 +426,7 @@ fn around(start: &Start<'_>) -> SandboxSpec {
         limits: Limits { cpu: spec.limits.cpu, ..Limits::default() },
         layer_place: LayerPlace::Memory,
         nested: false,
+        sudo: false,
         tracing: false,
         syscalls: Default::default(),
         programs: None,

@@ -169,6 +169,7 @@ impl VmSandbox {
             // The VMM is held to its processors, and commands to their time and output, from outside.
             limits: Limits { cpu: None, timeout: None, output: None, disk: None, ..spec.limits.clone() },
             nested: spec.nested,
+            sudo: spec.sudo,
             tracing: spec.tracing,
             syscalls: spec.syscalls,
             programs: spec.programs.as_deref().map(raw),

@@ -31,6 +31,8 @@ pub struct SandboxSpec {
     pub limits: Limits,
     pub layer_place: LayerPlace,
     pub nested: bool,
+    /// Have a program `sudo` inside, which asks the guest.
+    pub sudo: bool,
     /// Let processes inside trace each other.
     pub tracing: bool,
     pub syscalls: Syscalls,

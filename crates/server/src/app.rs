@@ -1,6 +1,7 @@
 //! What every request has at hand.
 
 use crate::build::Builds;
+use crate::build::Fetched;
 use crate::config::Config;
 use crate::guard::Guard;
 use crate::keys::Keys;
@@ -24,6 +25,7 @@ pub(crate) struct State {
     pub(crate) sandboxes: Sandboxes,
     pub(crate) log: Log,
     pub(crate) owners: Owners,
+    pub(crate) fetched: Fetched,
     pub(crate) guard: Guard,
     pub(crate) gates: Gates,
     pub(crate) builds: Builds,

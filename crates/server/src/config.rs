@@ -70,8 +70,12 @@ pub struct E2b {
     pub floor: Option<String>,
     /// The longest timeout that may be asked for.
     pub max_timeout: Span,
+    /// Whether sandboxes have a `sudo`, by which any of their commands may run others as the sandbox's own root.
+    pub sudo: bool,
     /// Hosts of registries that builds may take images from, each with its port if it has one.
     pub registries: Vec<String>,
+    /// What images may take of the disk, unpacked, that one tenant's builds have fetched from registries.
+    pub image_space: Bytes,
 }
 
 impl Default for Config {
@@ -104,7 +108,16 @@ impl Default for Limits {
 impl Default for E2b {
     fn default() -> Self {
         let max_timeout = Span(Duration::from_secs(24 * 3600));
-        Self { internet: false, policy: None, floor: None, max_timeout, registries: Vec::new() }
+        let image_space = Bytes(16 << 30);
+        Self {
+            internet: false,
+            policy: None,
+            floor: None,
+            max_timeout,
+            sudo: true,
+            registries: Vec::new(),
+            image_space,
+        }
     }
 }
 

@@ -2,6 +2,7 @@
 //! first.
 
 use crate::app::{App, State, now_us};
+use crate::build::Fetched;
 use crate::config::Config;
 use crate::guard::Guard;
 use crate::keys::{KeyKind, Keys, KeysError};
@@ -103,6 +104,7 @@ async fn run(
     let (sandboxes, kept) = Sandboxes::open(engine.home().path()).map_err(reading)?;
     let draining = AtomicBool::new(false);
     let owners = Owners::open(engine.home().path()).map_err(reading)?;
+    let fetched = Fetched::open(engine.home().path()).map_err(reading)?;
     let (guard, gates) = (Guard::default(), Gates::default());
     let app: App = Arc::new(State {
         engine,
@@ -113,6 +115,7 @@ async fn run(
         log,
         draining,
         owners,
+        fetched,
         guard,
         gates,
         builds: Default::default(),

@@ -60,6 +60,7 @@ pub(crate) fn spec(app: &State, template: &str) -> io::Result<Option<SessionSpec
         shown_at: Some(PathBuf::from(HOME)),
         image,
         profile: Profile::Box,
+        sudo: app.config.e2b.sudo,
         layer,
         changes: Changes::Discard,
         ..SessionSpec::default()

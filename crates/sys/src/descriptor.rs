@@ -21,6 +21,13 @@ pub fn is_free(number: RawFd) -> bool {
     number >= 0 && rustix::io::fcntl_getfd(unsafe { BorrowedFd::borrow_raw(number) }) == Err(Errno::BADF)
 }
 
+/// Input, output and errors of a program that takes care that they are open before it opens anything else, and never
+/// closes them.
+pub const fn standard() -> [BorrowedFd<'static>; 3] {
+    // SAFETY: not -1. Nobody owns them and nobody closes them, and a call on one that is not open fails.
+    unsafe { [BorrowedFd::borrow_raw(0), BorrowedFd::borrow_raw(1), BorrowedFd::borrow_raw(2)] }
+}
+
 static TAKEN: AtomicBool = AtomicBool::new(false);
 
 /// Takes over a descriptor that this process was started with and keeps it from the programs it runs. Once

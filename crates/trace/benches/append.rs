@@ -41,6 +41,7 @@ fn exec() -> Body {
         tty: false,
         user: "ada".into(),
         own: false,
+        by: None,
     })
 }
 

@@ -375,6 +375,7 @@ mod tests {
             tty: false,
             user: "agent".into(),
             own: false,
+            by: None,
         };
         let output = OutputCaptured {
             stream: Stream::Stdout,

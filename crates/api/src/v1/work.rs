@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 #[serde(deny_unknown_fields)]
 pub struct ExecAsked {
     #[schemars(length(min = 1), inner(regex(pattern = r"^[^\x00]*$")))]
-    #[schemars(extend("prefixItems" = [{ "pattern": super::WORD }]))]
+    #[schemars(extend("prefixItems" = [{ "type": "string", "pattern": super::WORD }]))]
     pub argv: Vec<String>,
     /// On top of the session's own.
     #[serde(default)]

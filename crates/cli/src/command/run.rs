@@ -91,6 +91,7 @@ pub(crate) fn spec(
     replaces!(pids => spec.limits.pids, disk => spec.limits.disk, files => spec.limits.files);
     replaces!(timeout => spec.limits.timeout, output => spec.limits.output);
     spec.nested |= args.nested;
+    spec.sudo |= args.sudo;
     spec.browser |= args.browser;
     spec.steps |= args.steps;
     spec.require.extend(args.require);

@@ -130,6 +130,52 @@ fn its_own_command_runs_as_it_was_meant_to() {
     });
 }
 
+/// In a box, where there is more than one user; whoever says who it is to be is heard.
+#[test]
+fn its_own_command_is_who_it_was_meant_to_be() {
+    with_image(|site| {
+        if site.mode == Mode::Single {
+            return;
+        }
+        let layout = site.root().join("users");
+        for (name, user, expected) in [
+            ("named", "daemon", "2 2 /"),
+            ("numbered", "4711:42", "4711 42 /"),
+            ("of-root", "root", "1000 1000 /home/user"),
+        ] {
+            let _ = fs::remove_dir_all(&layout);
+            order(&["cp", "-r", Image::shared().layout().to_str().unwrap(), layout.to_str().unwrap()]);
+            let place = format!("{}:1", layout.display());
+            let said = "echo $(id -u) $(id -g) $HOME";
+            let with = [
+                "--config.user",
+                user,
+                "--config.cmd",
+                "/bin/sh",
+                "--config.cmd",
+                "-c",
+                "--config.cmd",
+                said,
+            ];
+            order(&[&["umoci", "config", "--image", &place], &with[..]].concat());
+            order(&["chmod", "-R", "a+rX", layout.to_str().unwrap()]);
+            import(site, &layout, name);
+            let call = |words: &[&str]| {
+                let flags = ["--image", name, "--workdir-at", "/work", "--profile", "box"];
+                site.call(&["run"]).with(site.mode.flags()).with(&flags).with(words).exits(0).out()
+            };
+            assert_eq!(call(&[]).trim(), expected, "{name}");
+            assert_eq!(call(&["--user", "root"]).split(' ').next(), Some("0"), "{name}");
+            assert_eq!(call(&["--", "id", "-u"]), "1000\n", "{name}");
+        }
+    });
+}
+
+fn order(words: &[&str]) {
+    let done = std::process::Command::new(words[0]).args(&words[1..]).output().unwrap();
+    assert!(done.status.success(), "{words:?}: {}", String::from_utf8_lossy(&done.stderr));
+}
+
 #[test]
 fn owners_are_those_of_the_image_where_root_unpacked_it() {
     with_image(|site| {

@@ -66,6 +66,7 @@ mod snapshot;
 mod ssh;
 #[cfg(test)]
 mod steps;
+mod sudo;
 #[cfg(test)]
 mod syscalls;
 #[cfg(test)]

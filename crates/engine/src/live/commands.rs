@@ -133,6 +133,7 @@ impl Holder {
             output: asked.output.or(self.spec.limits.output),
             kept: asked.detach.then_some(LOG_MOST),
             own: false,
+            by: None,
         };
         if asked.tx.is_some() {
             self.begin_transaction(&format!("exec of {by}"))?;

@@ -172,6 +172,7 @@ impl Holder {
             output: self.spec.limits.output,
             kept: None,
             own: false,
+            by: None,
         };
         let io = Io::People { hub: hub.clone(), stdin: asked.stdin, wake: self.post.waker().clone() };
         let (id, _) = self.standing.start(&mut self.relay, &self.spec, &command, io)?;

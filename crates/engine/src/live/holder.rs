@@ -5,13 +5,14 @@ use super::commands::Exec;
 use super::mail::{Letter, Mailbox, Post, ReplyTo, mailbox, say_last};
 use super::meter::Meter;
 use super::operator::Operator;
+use super::plead::{self, Pleas};
 use super::register;
 use super::shelf::Shelf;
 use crate::control::{Asked, Control, CreateAsked, Desk, Origin, Question, Reply};
 use crate::environment::Caller;
 use crate::error::EngineError;
 use crate::record::now_us;
-use crate::relay::{Around, ExecId, Relay};
+use crate::relay::{Around, End, ExecId, Relay};
 use crate::session::Way;
 use crate::standing::{Closing, Standing};
 use crate::{Engine, browser, nobody, tiers};
@@ -91,6 +92,7 @@ pub(super) struct Holder {
     pub(super) browser: Option<ExecId>,
     browser_url: Option<String>,
     pub(super) post: Post,
+    pub(super) pleas: Pleas,
     pub(super) clock: Clock,
     pub(super) state: LiveState,
     pub(super) paused_since: Instant,
@@ -152,7 +154,7 @@ impl Holder {
                 derived: standing.egress.as_ref().map(|egress| egress.derived.clone()).unwrap_or_default(),
                 mail: Some(mailbox.clone()),
             })?);
-            Ok((Relay::new(channel)?, mailbox, post, meter))
+            Ok((plead::relay(channel, &spec)?, mailbox, post, meter))
         })();
         let (relay, mailbox, post, meter) = match prepared {
             Ok(prepared) => prepared,
@@ -168,6 +170,7 @@ impl Holder {
             browser: None,
             browser_url: None,
             post,
+            pleas: Pleas::new(now),
             state: LiveState::Running,
             paused_since: now,
             started_us,
@@ -244,7 +247,7 @@ impl Holder {
             recorder: &self.standing.recorder,
             calls: &self.standing.calls,
             wake: self.post.wake(),
-            deadline: [until, doomed, due].into_iter().flatten().min(),
+            deadline: [until, doomed, due, self.pleas.due()].into_iter().flatten().min(),
         };
         let turn = self.relay.turn(around)?;
         for (id, event, ended) in turn.ended {
@@ -255,6 +258,7 @@ impl Holder {
             let ending = Ending::by("sandbox", "the sandbox ended by itself");
             return Ok(Some(Ending { exit: Exit::Signal(9), error, ..ending }));
         }
+        self.hear_askers(turn.asked)?;
         if turn.woken {
             for letter in self.post.take() {
                 if let Some(ending) = self.read(letter)? {
@@ -466,6 +470,8 @@ impl Holder {
         let last = Reply::error(&error);
         for exec in &mut self.execs {
             exec.watcher.take().iter().for_each(|watcher| say_last(watcher, &last));
+            // Who reads it in this process would wait for ever.
+            exec.hub.take().iter().for_each(|hub| hub.end(End::lost(&error.to_string())));
         }
         drop(self.relay.leave(true));
         let error = self.standing.fail(error, self.usage);

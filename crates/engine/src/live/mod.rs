@@ -26,6 +26,7 @@ pub mod inside;
 mod mail;
 mod meter;
 mod operator;
+mod plead;
 mod pool;
 mod register;
 mod shelf;

@@ -3,10 +3,10 @@
 //! told what does, or says that it is to end.
 
 use super::holder::Holder;
+use super::plead;
 use crate::Engine;
 use crate::control::{Question, Reply, asking, unexpected};
 use crate::error::EngineError;
-use crate::relay::Relay;
 use cofferdam_model::{Body, Event, FileDifference, LiveState, SessionId, Settled};
 use cofferdam_trace::Reader;
 use rustix::fs::{MemfdFlags, SeekFrom};
@@ -70,8 +70,9 @@ impl Holder {
     /// channel is closed.
     pub(super) fn meet_guest(&mut self) -> Result<(), EngineError> {
         if let Some(channel) = self.standing.sandbox.take_channel() {
-            let before = std::mem::replace(&mut self.relay, Relay::new(channel)?).leave(true);
+            let before = std::mem::replace(&mut self.relay, plead::relay(channel, &self.spec)?).leave(true);
             self.guests += 1;
+            self.forget_askers();
             for (id, event, ended) in before {
                 self.ended(id, event, ended, Some("its transaction was ended"))?;
             }

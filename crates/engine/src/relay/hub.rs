@@ -46,6 +46,14 @@ pub struct End {
     pub lost: bool,
 }
 
+impl End {
+    /// It went with its sandbox, for this reason.
+    pub(crate) fn lost(reason: &str) -> Self {
+        let (usage, reason) = (Usage::default(), Some(reason.to_owned()));
+        Self { exit: Ok(Exit::Signal(9)), usage, reason, lost: true }
+    }
+}
+
 /// Some bytes of output. When the last reader lets go of it, the guest may send as many more.
 #[derive(Debug)]
 pub struct Piece {

@@ -4,12 +4,14 @@
 //! It never trusts the guest to end, to read or to keep to the protocol: every wait is on a set of
 //! descriptors that includes the sandbox's own process and the clock.
 
+mod asked;
 mod capture;
 mod ends;
 mod exec;
 mod hub;
 mod sink;
 
+pub(crate) use asked::{Asked, Asking};
 pub(crate) use capture::{Captured, Seen};
 pub(crate) use cofferdam_guest::host::ExecId;
 pub(crate) use ends::Feed;
@@ -20,6 +22,7 @@ pub use hub::{End, Heard, OutputStream, Piece};
 use crate::error::EngineError;
 use crate::record::Recorder;
 use crate::syscalls::Calls;
+pub(crate) use cofferdam_guest::host::PleaId;
 use cofferdam_guest::host::{Client, Event, HostError, Received};
 use cofferdam_guest::wire;
 use cofferdam_model::Body;
@@ -53,6 +56,8 @@ pub(crate) enum Io {
         stdin: bool,
         wake: Arc<OwnedFd>,
     },
+    /// Somebody inside, who has given it descriptors of their own: no byte of it comes here.
+    Asker(PleaId),
 }
 
 impl Io {
@@ -61,6 +66,7 @@ impl Io {
         match self {
             Self::Descriptors(stdio) => stdio.stdin.is_some(),
             Self::People { stdin, .. } => *stdin,
+            Self::Asker(_) => false,
         }
     }
 }
@@ -92,6 +98,8 @@ pub(crate) struct Turn {
     /// `wake` is readable.
     pub(crate) woken: bool,
     pub(crate) ended: Vec<(ExecId, u64, Ended)>,
+    /// What those inside ask for.
+    pub(crate) asked: Vec<Asking>,
     /// The sandbox is no more.
     pub(crate) gone: bool,
 }
@@ -99,6 +107,7 @@ pub(crate) struct Turn {
 pub(crate) struct Relay {
     client: Client,
     execs: Vec<Running>,
+    asked: Vec<Asking>,
     buffer: Vec<u8>,
 }
 
@@ -109,7 +118,7 @@ pub(crate) const FORWARDED: [Signal; 6] =
 impl Relay {
     /// On a guest that may still be coming up.
     pub(crate) fn new(channel: OwnedFd) -> Result<Self, EngineError> {
-        Ok(Self { client: Client::new(channel)?, execs: Vec::new(), buffer: Vec::new() })
+        Ok(Self { client: Client::new(channel)?, execs: Vec::new(), asked: Vec::new(), buffer: Vec::new() })
     }
 
     /// Starts a command; `parent` is the event that its own events belong to.
@@ -120,7 +129,10 @@ impl Relay {
         bounds: Bounds,
         io: Io,
     ) -> Result<ExecId, EngineError> {
-        let id = self.client.exec(exec)?;
+        let id = match io {
+            Io::Asker(plea) => self.client.grant(plea, exec)?,
+            _ => self.client.exec(exec)?,
+        };
         // A terminal of people's is open for as long as they may type.
         let typed = exec.tty.is_some() && matches!(io, Io::People { .. });
         if !io.has_input() && !typed {
@@ -129,6 +141,17 @@ impl Relay {
         self.client.flush()?;
         self.execs.push(Running::new(id, parent, exec.tty.is_some(), bounds, io));
         Ok(id)
+    }
+
+    /// Lets those inside ask for commands, so many at once.
+    pub(crate) fn invite(&mut self, most: u16) -> Result<(), EngineError> {
+        self.client.invite(most)?;
+        Ok(self.client.flush()?)
+    }
+
+    pub(crate) fn deny(&mut self, plea: PleaId, why: &str) -> Result<(), EngineError> {
+        self.client.deny(plea, why)?;
+        Ok(self.client.flush()?)
     }
 
     /// Has the guest do something itself.
@@ -262,6 +285,7 @@ impl Relay {
         if ready.client {
             closed = self.client.receive()? == Received::Closed;
             self.events()?;
+            turn.asked = std::mem::take(&mut self.asked);
         }
         for exec in &mut self.execs {
             for (stream, seen) in exec.seen() {
@@ -314,7 +338,8 @@ impl Relay {
                 Some(Event::Exited { id, exited }) => {
                     self.execs.iter_mut().filter(|exec| exec.id == id).for_each(|exec| exec.exited(exited));
                 }
-                Some(_) => {}
+                Some(Event::Asked { plea, asked }) => self.asked.push((plea, Asked::read(&asked))),
+                Some(Event::Ready { .. } | Event::OutputEnd { .. } | Event::InputReady { .. }) => {}
             }
             if let Some((id, stream, count)) = credit {
                 self.client.consumed(id, stream, count)?;

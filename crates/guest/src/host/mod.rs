@@ -14,8 +14,8 @@
 mod rules;
 
 use crate::wire::{
-    DATA_MAX, EXECS_MAX, Exec, Exited, Fault, FrameError, Header, Kind, Part, Reader, Resize, Side, Signal,
-    Size, Stream, Target, Task, ToHost, Window, put, put_empty,
+    DATA_MAX, DENY_MAX, Deny, EXECS_MAX, Exec, Exited, Fault, FrameError, Grant, Header, Invite, Kind, Part,
+    Plea, Reader, Resize, Side, Signal, Size, Stream, Target, Task, ToHost, Window, put, put_empty,
 };
 use alloc::vec::Vec;
 use rules::Rules;
@@ -40,6 +40,10 @@ impl ExecId {
         self.0
     }
 }
+
+/// The number of a plea, for its answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PleaId(u32);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum HostError {
@@ -91,6 +95,11 @@ pub enum Event<'a> {
         id: ExecId,
         exited: Exited,
     },
+    /// Somebody inside asks for a command. It is open until it is granted or denied, and only so many are.
+    Asked {
+        plea: PleaId,
+        asked: Plea<'a>,
+    },
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -130,16 +139,7 @@ impl Client {
     }
 
     pub fn exec(&mut self, exec: &Exec<'_>) -> Result<ExecId, HostError> {
-        let has_nul = |strings: &[&[u8]]| strings.iter().any(|text| text.contains(&0));
-        if exec.argv.is_empty() || has_nul(&exec.argv) {
-            return Err(HostError::Request("argv"));
-        }
-        if has_nul(&exec.env) {
-            return Err(HostError::Request("env"));
-        }
-        if has_nul(&[exec.cwd]) {
-            return Err(HostError::Request("cwd"));
-        }
+        check(exec)?;
         // Numbers are never used again, so what comes late for an old exec cannot be taken for a new one's.
         let id = self.last_id.checked_add(1).filter(|_| self.rules.has_room()).ok_or(HostError::TooMany)?;
         match put(&mut self.unsent, Kind::Exec, id, None, exec) {
@@ -149,6 +149,40 @@ impl Client {
         self.rules.begin(id, exec);
         self.last_id = id;
         Ok(ExecId(id))
+    }
+
+    /// Lets those inside ask for commands, so many at once.
+    pub fn invite(&mut self, most: u16) -> Result<(), HostError> {
+        self.rules.invite(most);
+        Ok(put(&mut self.unsent, Kind::Invite, 0, None, &Invite { most }).map_err(Violation::Frame)?)
+    }
+
+    /// Has the guest execute this with the descriptors of who asked. It has no streams.
+    pub fn grant(&mut self, plea: PleaId, exec: &Exec<'_>) -> Result<ExecId, HostError> {
+        check(exec)?;
+        let id = self.last_id.checked_add(1).filter(|_| self.rules.has_room()).ok_or(HostError::TooMany)?;
+        let grant = Grant { plea: plea.0, exec: exec.clone() };
+        if !self.rules.has_plea(plea.0) {
+            return Err(HostError::Request("plea"));
+        }
+        match put(&mut self.unsent, Kind::Grant, id, None, &grant) {
+            Err(FrameError::Length { length, .. }) => return Err(HostError::TooLong { bytes: length }),
+            other => other.map_err(Violation::Frame)?,
+        }
+        self.rules.close_plea(plea.0);
+        self.rules.begin_elsewhere(id);
+        self.last_id = id;
+        Ok(ExecId(id))
+    }
+
+    /// Tells who asked why not. One that is answered already hears nothing more.
+    pub fn deny(&mut self, plea: PleaId, why: &str) -> Result<(), HostError> {
+        if !self.rules.close_plea(plea.0) {
+            return Ok(());
+        }
+        let most = DENY_MAX as usize - 16;
+        let why = why.as_bytes().get(..most).unwrap_or(why.as_bytes());
+        Ok(put(&mut self.unsent, Kind::Deny, plea.0, None, &Deny { why }).map_err(Violation::Frame)?)
     }
 
     /// A task is as an exec with the one output `Stdout`, on which its records are.
@@ -277,11 +311,30 @@ impl Client {
     }
 }
 
+fn check(exec: &Exec<'_>) -> Result<(), HostError> {
+    let has_nul = |strings: &[&[u8]]| strings.iter().any(|text| text.contains(&0));
+    if exec.argv.is_empty() || has_nul(&exec.argv) {
+        return Err(HostError::Request("argv"));
+    }
+    if has_nul(&exec.env) {
+        return Err(HostError::Request("env"));
+    }
+    if has_nul(&[exec.cwd]) {
+        return Err(HostError::Request("cwd"));
+    }
+    Ok(())
+}
+
 fn judge<'a>(rules: &mut Rules, part: Part<'a>) -> Result<Event<'a>, HostError> {
     match part {
         Part::Data { id, stream, opens, bytes } => {
             rules.data(id, stream, opens)?;
             Ok(Event::Output { id: ExecId(id), stream, bytes })
+        }
+        Part::Message { header: Header { kind: Kind::Plea, id, .. }, body } => {
+            let asked = Plea::decode(body).map_err(Violation::Frame)?;
+            rules.plea(id)?;
+            Ok(Event::Asked { plea: PleaId(id), asked })
         }
         Part::Message { header, body } => {
             let message = ToHost::decode(header.kind, body).map_err(Violation::Frame)?;

@@ -3,7 +3,7 @@
 
 use super::{Event, ExecId, HostError};
 use crate::wire::{
-    EXECS_MAX, Exec, Exited, FrameError, Header, Kind, Outcome, Stdin, Stream, ToHost, WINDOW,
+    EXECS_MAX, Exec, Exited, FrameError, Header, Kind, Outcome, PLEAS_MAX, Stdin, Stream, ToHost, WINDOW,
 };
 use alloc::vec::Vec;
 
@@ -29,6 +29,10 @@ pub enum Violation {
     FalseCredit { id: u32, bytes: u32 },
     #[error("exec {id} exited with {outcome:?}, which cannot be at this point")]
     FalseExit { id: u32, outcome: Outcome },
+    #[error("plea {0}, where nobody was invited to ask, or more than may ask at once")]
+    Uninvited(u32),
+    #[error("plea {0} after one with that number or a higher one")]
+    PleaTwice(u32),
 }
 
 /// Bytes from the guest: `credit` may come, `owed` were consumed and not yet granted again, and what is
@@ -61,6 +65,11 @@ struct Account {
 pub(super) struct Rules {
     greeted: bool,
     accounts: Vec<Account>,
+    /// How many pleas may be open.
+    invited: usize,
+    /// Those that are.
+    pleas: Vec<u32>,
+    last_plea: u32,
 }
 
 impl Rules {
@@ -85,6 +94,42 @@ impl Rules {
         let input = Some(Input { stream: Stream::Stdin, open: true, writing: true, credit: WINDOW });
         let output = Output { stream: Stream::Stdout, open: true, credit: WINDOW, owed: 0 };
         self.accounts.push(Account { id, started: false, input, outputs: Vec::from([output]) });
+    }
+
+    /// Its bytes pass between others: there is nothing to give credit for.
+    pub(super) fn begin_elsewhere(&mut self, id: u32) {
+        self.accounts.push(Account { id, started: false, input: None, outputs: Vec::new() });
+    }
+
+    pub(super) fn invite(&mut self, most: u16) {
+        self.invited = usize::from(most).min(PLEAS_MAX);
+    }
+
+    /// Numbers only go up, so that none is answered for another.
+    pub(super) fn plea(&mut self, number: u32) -> Result<(), Violation> {
+        if !self.greeted {
+            return Err(Violation::BeforeHello(Kind::Plea));
+        }
+        if self.pleas.len() >= self.invited {
+            return Err(Violation::Uninvited(number));
+        }
+        if number <= self.last_plea {
+            return Err(Violation::PleaTwice(number));
+        }
+        self.last_plea = number;
+        self.pleas.push(number);
+        Ok(())
+    }
+
+    pub(super) fn has_plea(&self, number: u32) -> bool {
+        self.pleas.contains(&number)
+    }
+
+    /// Whether it was open.
+    pub(super) fn close_plea(&mut self, number: u32) -> bool {
+        let before = self.pleas.len();
+        self.pleas.retain(|open| *open != number);
+        self.pleas.len() < before
     }
 
     pub(super) fn knows(&self, id: u32) -> bool {

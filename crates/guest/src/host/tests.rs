@@ -1,6 +1,7 @@
 use super::*;
 use crate::wire::{
-    CONTROL_MAX, Hello, Outcome, Started, Stdin, Step, Usage, VERSION, WINDOW, Window, put, put_empty,
+    Account, CONTROL_MAX, Hello, Outcome, Request, Started, Stdin, Step, Usage, VERSION, WINDOW, Window, put,
+    put_empty,
 };
 use alloc::string::String;
 use alloc::vec;
@@ -141,6 +142,83 @@ fn hello_comes_first_and_once() {
     let mut stage = Stage::greeted(false);
     stage.say(Kind::Hello, 0, None, &Hello { pid: 1 });
     stage.refused(Violation::HelloTwice);
+}
+
+/// What somebody inside would ask for.
+fn plea() -> Plea<'static> {
+    let who = Account {
+        name: b"root".to_vec(),
+        uid: 0,
+        gid: 0,
+        groups: vec![],
+        home: b"/root".to_vec(),
+        shell: b"/bin/sh".to_vec(),
+    };
+    let request = Request { argv: vec![b"id"], env: vec![b"A=1"], cwd: b"/", tty: false, who };
+    Plea { request, uid: 1000, pid: 7 }
+}
+
+#[test]
+fn a_plea_from_its_question_to_the_end() {
+    let mut stage = Stage::greeted(false);
+    stage.client.invite(2).unwrap();
+    stage.say(Kind::Plea, 5, None, &plea());
+    assert_eq!(stage.client.receive(), Ok(Received::Bytes));
+    let asked = match stage.client.next_event().unwrap() {
+        Some(Event::Asked { plea: number, asked }) => {
+            assert_eq!(asked, plea());
+            number
+        }
+        other => panic!("{other:?}"),
+    };
+    let id = stage.client.grant(asked, &request(false)).unwrap();
+    assert_eq!(stage.client.grant(asked, &request(false)), Err(HostError::Request("plea")), "once");
+    assert_eq!(stage.client.input_room(id), 0, "its descriptors are not ours");
+    stage.say(Kind::Started, id.number(), None, &Started { pid: 9 });
+    let ended = Exited { outcome: Outcome::Code(3), usage: Usage::default() };
+    stage.say(Kind::Exited, id.number(), None, &ended);
+    assert_eq!(stage.hear().unwrap().len(), 2);
+}
+
+#[test]
+fn a_granted_plea_has_no_streams() {
+    let mut stage = Stage::greeted(false);
+    stage.client.invite(2).unwrap();
+    stage.say(Kind::Plea, 1, None, &plea());
+    stage.hear().unwrap();
+    stage.client.grant(PleaId(1), &request(false)).unwrap();
+    stage.say(Kind::Started, 2, None, &Started { pid: 9 });
+    stage.data(2, Stream::Stdout, b"x");
+    stage.refused(Violation::NoStream { kind: Kind::Data, id: 2, stream: Stream::Stdout });
+}
+
+#[test]
+fn only_who_is_invited_asks_and_only_so_many_at_once() {
+    let mut stage = Stage::greeted(false);
+    stage.say(Kind::Plea, 1, None, &plea());
+    stage.refused(Violation::Uninvited(1));
+    let mut stage = Stage::greeted(false);
+    stage.client.invite(2).unwrap();
+    for number in [1, 2] {
+        stage.say(Kind::Plea, number, None, &plea());
+        stage.hear().unwrap();
+    }
+    stage.client.deny(PleaId(1), "no").unwrap();
+    stage.say(Kind::Plea, 3, None, &plea());
+    assert_eq!(stage.hear().unwrap().len(), 1);
+    stage.say(Kind::Plea, 4, None, &plea());
+    stage.refused(Violation::Uninvited(4));
+}
+
+#[test]
+fn no_plea_has_the_number_of_another() {
+    let mut stage = Stage::greeted(false);
+    stage.client.invite(9).unwrap();
+    stage.say(Kind::Plea, 3, None, &plea());
+    stage.hear().unwrap();
+    stage.client.deny(PleaId(3), "no").unwrap();
+    stage.say(Kind::Plea, 3, None, &plea());
+    stage.refused(Violation::PleaTwice(3));
 }
 
 #[test]

@@ -1,6 +1,9 @@
 //! The bodies of frames, each one plain data in postcard's encoding.
 
-use super::{CONTROL_MAX, EXEC_MAX, FrameError, HEADER_LEN, Header, Kind, Stream, TASK_MAX, Task};
+use super::{
+    CONTROL_MAX, DENY_MAX, Deny, EXEC_MAX, FrameError, Grant, HEADER_LEN, Header, Invite, Kind, PLEA_MAX,
+    Stream, TASK_MAX, Task,
+};
 use alloc::vec::Vec;
 use serde::{Deserialize, Serialize};
 
@@ -166,10 +169,13 @@ pub enum ToGuest<'a> {
     Resize(Resize),
     Signal(Signal),
     Attach(Attach),
+    Invite(Invite),
+    Grant(Grant<'a>),
+    Deny(Deny<'a>),
 }
 
 /// All of the body and nothing else.
-fn read<'a, T: Deserialize<'a>>(kind: Kind, body: &'a [u8]) -> Result<T, FrameError> {
+pub(super) fn read<'a, T: Deserialize<'a>>(kind: Kind, body: &'a [u8]) -> Result<T, FrameError> {
     match postcard::take_from_bytes(body) {
         Ok((value, [])) => Ok(value),
         _ => Err(FrameError::Body(kind)),
@@ -185,9 +191,12 @@ impl ToHost {
             Kind::Window => read(kind, body).map(Self::Window),
             Kind::Exited => read(kind, body).map(Self::Exited),
             Kind::Fault => read(kind, body).map(Self::Fault),
+            // A plea is read by itself: it is the one that borrows what it was read from.
+            Kind::Plea => Err(FrameError::Body(kind)),
             Kind::Exec | Kind::Task | Kind::Data | Kind::Resize | Kind::Signal | Kind::Attach => {
                 Err(FrameError::Side(kind))
             }
+            Kind::Invite | Kind::Grant | Kind::Deny => Err(FrameError::Side(kind)),
         }
     }
 }
@@ -202,7 +211,10 @@ impl<'a> ToGuest<'a> {
             Kind::Resize => read(kind, body).map(Self::Resize),
             Kind::Signal => read(kind, body).map(Self::Signal),
             Kind::Attach => read(kind, body).map(Self::Attach),
-            Kind::Hello | Kind::Started | Kind::Data | Kind::Exited | Kind::Fault => {
+            Kind::Invite => read(kind, body).map(Self::Invite),
+            Kind::Grant => read(kind, body).map(Self::Grant),
+            Kind::Deny => read(kind, body).map(Self::Deny),
+            Kind::Hello | Kind::Started | Kind::Data | Kind::Exited | Kind::Fault | Kind::Plea => {
                 Err(FrameError::Side(kind))
             }
         }
@@ -224,8 +236,10 @@ pub fn put(
     *out = postcard::to_extend(body, bytes).map_err(|_| FrameError::Body(kind))?;
     let length = u32::try_from(out.len() - start - HEADER_LEN).unwrap_or(u32::MAX);
     let most = match kind {
-        Kind::Exec => EXEC_MAX,
+        Kind::Exec | Kind::Grant => EXEC_MAX,
         Kind::Task => TASK_MAX,
+        Kind::Plea => PLEA_MAX,
+        Kind::Deny => DENY_MAX,
         _ => CONTROL_MAX,
     };
     if length > most {

@@ -4,12 +4,16 @@
 //! may be said *when* is for `host::rules` and the guest to judge. Described in docs/guest-protocol.md.
 
 mod message;
+mod plea;
 mod reader;
 mod task;
 
 pub use message::{
     Attach, Exec, Exited, Fault, Hello, Outcome, Resize, Signal, Size, Started, Stdin, Step, Target, ToGuest,
     ToHost, Usage, User, Window, put, put_empty,
+};
+pub use plea::{
+    Answer, DENY_MAX, Deny, Grant, Invite, PLEA_MAX, PLEAS_MAX, Plea, REQUEST_MAX, Request, SOCKET,
 };
 pub use reader::{Part, Reader};
 pub use task::{
@@ -59,6 +63,14 @@ pub enum Kind {
     /// Host: I am another one than you have spoken to. What runs goes on, and belongs to nobody; the guest begins
     /// anew, after the mark, with its first frame.
     Attach = 12,
+    /// Host: those inside may ask for commands by you.
+    Invite = 13,
+    /// Guest: somebody inside asks for a command, with descriptors of their own. Its number is the guest's.
+    Plea = 14,
+    /// Host: execute this for one who asked. It has no streams: its descriptors are the asker's.
+    Grant = 15,
+    /// Host: no.
+    Deny = 16,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -103,17 +115,23 @@ pub enum FrameError {
 pub struct Header {
     pub kind: Kind,
     pub stream: Option<Stream>,
-    /// Which exec it is about; chosen by the host, zero for none.
+    /// Which exec it is about; chosen by the host, zero for none. Of a plea its own number, chosen by the guest.
     pub id: u32,
     pub length: u32,
 }
 
 impl Kind {
     fn from_byte(byte: u8) -> Option<Self> {
-        use Kind::{Attach, Data, Eof, Exec, Exited, Fault, Hello, Resize, Signal, Started, Task, Window};
-        [Hello, Exec, Started, Data, Eof, Window, Resize, Signal, Exited, Fault, Task, Attach]
-            .into_iter()
-            .find(|kind| *kind as u8 == byte)
+        use Kind::{
+            Attach, Data, Deny, Eof, Exec, Exited, Fault, Grant, Hello, Invite, Plea, Resize, Signal,
+            Started, Task, Window,
+        };
+        [
+            Hello, Exec, Started, Data, Eof, Window, Resize, Signal, Exited, Fault, Task, Attach, Invite,
+            Plea, Grant, Deny,
+        ]
+        .into_iter()
+        .find(|kind| *kind as u8 == byte)
     }
 
     const fn may_come_from(self, side: Side) -> bool {
@@ -122,7 +140,10 @@ impl Kind {
             Self::Exec | Self::Resize | Self::Signal | Self::Task | Self::Attach => {
                 matches!(side, Side::Host)
             }
-            Self::Hello | Self::Started | Self::Exited | Self::Fault => matches!(side, Side::Guest),
+            Self::Invite | Self::Grant | Self::Deny => matches!(side, Side::Host),
+            Self::Hello | Self::Started | Self::Exited | Self::Fault | Self::Plea => {
+                matches!(side, Side::Guest)
+            }
         }
     }
 
@@ -147,13 +168,17 @@ impl Kind {
             Self::Data => length > 0 && length <= DATA_MAX,
             Self::Eof => length == 0,
             Self::Exec => length > 0 && length <= EXEC_MAX,
+            Self::Grant => length > 0 && length <= EXEC_MAX,
             Self::Task => length > 0 && length <= TASK_MAX,
+            Self::Plea => length > 0 && length <= PLEA_MAX,
+            Self::Deny => length > 0 && length <= DENY_MAX,
             _ => length > 0 && length <= CONTROL_MAX,
         }
     }
 
+    /// Or about a plea, which has a number too.
     const fn is_about_an_exec(self) -> bool {
-        !matches!(self, Self::Hello | Self::Fault | Self::Attach)
+        !matches!(self, Self::Hello | Self::Fault | Self::Attach | Self::Invite)
     }
 }
 

@@ -166,6 +166,7 @@ impl Guest {
                 Event::OutputEnd { id, stream } => seen.entry(id).or_default().ended.push(stream),
                 Event::InputReady { .. } => (),
                 Event::InputClosed { id } => seen.entry(id).or_default().input_closed = true,
+                Event::Asked { plea, .. } => panic!("{plea:?}, and nobody was invited to ask"),
                 Event::Exited { id, exited } => seen.entry(id).or_default().exited = Some(exited),
             }
         }

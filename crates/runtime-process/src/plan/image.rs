@@ -4,6 +4,7 @@
 
 use super::Decided;
 use super::scene::{at, bind, c, dir, levels, own};
+use super::sudo;
 use crate::rooted::OWN;
 use crate::shown;
 use crate::users::Way;
@@ -65,6 +66,11 @@ fn graft(d: &Decided<'_>, ops: &mut Vec<Op>) {
             make: true,
             own: number < OWN.len(),
         }));
+    }
+    if d.layout.sudo.is_some() {
+        let places = way(&sudo::in_image());
+        let from = c(sudo::FILE);
+        ops.push(Op::Graft(Graft { from, root: c(ROOT), places, dir: false, make: true, own: false }));
     }
     for (made, path, make) in shown::in_image(d.files) {
         let (root, places) = (c(ROOT), way(path));

@@ -51,6 +51,7 @@ impl Place {
             limits: Limits::default(),
             layer_place,
             nested: false,
+            sudo: false,
             syscalls: Default::default(),
             programs: None,
             root: None,

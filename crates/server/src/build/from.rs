@@ -1,6 +1,6 @@
 //! What a template is built from: another template, an image that is here, or one of a registry that may be asked.
 
-use super::Build;
+use super::{Build, fetched};
 use crate::app::{App, State, blocking};
 use crate::template::{self, FETCHED};
 use cofferdam_api::e2b::{BuildRequest, ImageRegistry};
@@ -67,12 +67,18 @@ pub(super) async fn find(app: &App, build: &Build, asked: &BuildRequest) -> Resu
     }
     let _turn = app.builds.fetching.acquire().await.map_err(|_| "the service is going down".to_owned())?;
     let registry = asked.from_image_registry.clone();
-    let found = blocking(app, move |app| take(app, &image, registry)).await;
+    let tenant = build.tenant.clone();
+    let found = blocking(app, move |app| take(app, &tenant, &image, registry)).await;
     found.map(From::Image).map_err(|error| format!("`fromImage`: {error}"))
 }
 
 /// One that is offered here goes before one that is elsewhere; that is asked for each time, with the asker's own password.
-fn take(app: &State, image: &str, registry: Option<ImageRegistry>) -> Result<Digest, EngineError> {
+fn take(
+    app: &State,
+    tenant: &str,
+    image: &str,
+    registry: Option<ImageRegistry>,
+) -> Result<Digest, EngineError> {
     let gone = || EngineError::Declined(format!("the image `{image}` is gone"));
     let may = &app.config.e2b.registries;
     let (host, from) = match (template::offered(app, image), reference(image)) {
@@ -83,7 +89,7 @@ fn take(app: &State, image: &str, registry: Option<ImageRegistry>) -> Result<Dig
     let name = fetched_name(&host, &from).ok_or_else(gone)?;
     let login = registry.map(|registry| format!("{}:{}", registry.username, registry.password));
     let asked = ImageAsked { from, name: Some(name), wanted: None, most: None, login };
-    app.engine.import_image(&asked).map(|image| image.digest)
+    fetched::fetch(app, tenant, asked)
 }
 
 /// A name that nobody else gives, and that is offered to nobody: where the reference makes none, its digest does.

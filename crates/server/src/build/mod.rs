@@ -2,10 +2,12 @@
 //! files of it under a name. What can be changed is what a sandbox can change: its home, and of an image everything.
 
 mod begin;
+mod fetched;
 mod from;
 mod steps;
 
 pub(crate) use begin::begin;
+pub(crate) use fetched::Fetched;
 pub(crate) use from::From;
 
 use crate::app::{App, State, blocking, now_us};

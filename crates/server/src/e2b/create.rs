@@ -96,7 +96,12 @@ pub(crate) async fn for_build(app: &App, key: &Key, from: &From) -> Result<Arc<S
     let told = |problem: Problem| problem.to_string();
     let of = match from {
         From::Template(name) => template_of(app, key, name).map_err(told)?,
-        From::Image(digest) => (template::of_image(digest), None, Adds::default()),
+        From::Image(digest) => {
+            // Who the image says, where that has a name to be asked for by; else E2B's own default.
+            let found = app.engine.image(&format!("sha256:{digest}")).ok().and_then(|image| image.runs_as);
+            let user = found.filter(|who| who.named).map(|who| who.name);
+            (template::of_image(digest), None, Adds { user, ..Adds::default() })
+        }
     };
     let record = record(app, key, NewSandbox::default(), BUILDING, of).map_err(told)?;
     let by = format!("build of {}", key.tenant);

@@ -117,12 +117,23 @@ impl From<InsideError> for Problem {
             InsideError::Nonsense => StatusCode::CONFLICT,
             InsideError::File { kind } => match kind {
                 FileProblem::Missing | FileProblem::NoAccount => StatusCode::NOT_FOUND,
-                FileProblem::Exists => StatusCode::CONFLICT,
+                // What is asked is sound, and what is there is otherwise.
+                FileProblem::Exists
+                | FileProblem::IsDirectory
+                | FileProblem::NotDirectory
+                | FileProblem::Special => StatusCode::CONFLICT,
+                FileProblem::Other(errno) if is_forbidden(errno) => StatusCode::FORBIDDEN,
                 _ => StatusCode::BAD_REQUEST,
             },
         };
         Self::new(status, error.to_string())
     }
+}
+
+/// To who is asked to do it inside, by the inside's kernel.
+fn is_forbidden(errno: i32) -> bool {
+    use rustix::io::Errno;
+    [Errno::ACCESS, Errno::PERM, Errno::ROFS].contains(&Errno::from_raw_os_error(errno))
 }
 
 impl From<std::io::Error> for Problem {

@@ -87,6 +87,7 @@ fn events(writer: &mut Writer) -> Vec<(Option<u64>, Body)> {
                 tty: false,
                 user: "ada".into(),
                 own: false,
+                by: None,
             }),
         ),
         (

@@ -20,17 +20,18 @@ for number, image in enumerate(("app", os.environ["TEST_REGISTRY"] + "/team/app:
         .copy("app", "/opt/app")
         .run_cmd("echo installed > /usr/installed; rm /opt/bin/own-tool; echo worker:x:1001:1001::/:/bin/sh >> /etc/passwd", user="root")
         .set_envs({"KIND": "built"})
-        .run_cmd("echo by $(id -un) with $KIND > ~/made")
+        .run_cmd("echo by $(id -un) with $KIND > ~/made; /usr/local/bin/sudo sh -c ': > /usr/by-sudo'")
         .set_workdir("/opt/app")
     )
     Template.build(template, name)
     sandbox = Sandbox.create(name, timeout=120)
     run = sandbox.commands.run
-    assert run("pwd; sh main.sh; cat /usr/installed /etc/release ~/made").stdout == (
+    assert run("pwd; sh main.sh; cat /usr/installed /etc/release ~/made; test -e /usr/by-sudo").stdout == (
         "/opt/app\nfrom a template\ninstalled\nsecond\nby user with built\n"
     )
     assert run("echo $GREETING $KIND; id -u worker; test ! -e /opt/bin/own-tool && test ! -e /etc/debian_version && echo gone").stdout.endswith("gone\n")
     assert run("echo more > /usr/more; cat /usr/more", user="root").stdout == "more\n"
+    assert run("PATH=$PATH:/usr/local/bin; sudo id -u; sudo sh -c 'echo by root > /usr/by-root'; sudo -u worker id -u; cat /usr/by-root").stdout == "0\n1001\nby root\n"
     assert sandbox.files.read("/usr/installed") == "installed\n"
     sandbox.files.write("/home/user/file", "text")
     # Paused and back, with its system; and another of the template has nothing of it.
@@ -41,6 +42,13 @@ for number, image in enumerate(("app", os.environ["TEST_REGISTRY"] + "/team/app:
     assert fresh.commands.run("test ! -e /usr/more && cat /usr/installed").stdout == "installed\n"
     sandbox.kill()
     fresh.kill()
+
+# Who the image says that its commands are.
+Template.build(Template().from_image("of-daemon").run_cmd("test $(id -un) = daemon").run_cmd("true", user="root"), "of-daemon")
+sandbox = Sandbox.create("of-daemon", timeout=120)
+assert sandbox.commands.run("id -u; sudo=/usr/local/bin/sudo; $sudo id -u").stdout == "2\n0\n"
+assert sandbox.commands.run("id -un", user="user").stdout == "user\n"
+sandbox.kill()
 
 # Templates over templates.
 Template.build(Template().from_template("over-image-0").run_cmd("cat /usr/installed > /usr/again", user="root"), "over-both")

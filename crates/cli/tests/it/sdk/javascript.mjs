@@ -15,6 +15,9 @@ assert.equal((await sandbox.commands.run('id -un', { user: 'root' })).stdout, 'r
 await assert.rejects(sandbox.commands.run('exit 2'), (error) => error.exitCode === 2)
 await assert.rejects(sandbox.commands.run('sleep 30', { timeoutMs: 1000 }), { name: 'TimeoutError' })
 
+assert.equal((await sandbox.commands.run('sudo id -u; echo x | sudo tee /root/x; sudo -u user id -u')).stdout, '0\nx\n1000\n')
+await assert.rejects(sandbox.commands.run('sudo sh -c "exit 3"'), (error) => error.exitCode === 3)
+
 const handle = await sandbox.commands.run('read line; echo got $line', { background: true, stdin: true })
 await sandbox.commands.sendStdin(handle.pid, 'hello\n')
 assert.equal((await handle.wait()).stdout, 'got hello\n')

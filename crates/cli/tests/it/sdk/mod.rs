@@ -38,7 +38,8 @@ impl Service {
         BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
         let said = || std::fs::read_to_string(site.root().join("serve.log")).unwrap_or_default();
         let told: Value = serde_json::from_str(&line).unwrap_or_else(|_| panic!("no service: {}", said()));
-        let text = |name: &str| told[name].as_str().unwrap().to_owned();
+        // The key is told on the first start only.
+        let text = |name: &str| told[name].as_str().unwrap_or_default().to_owned();
         Self { child, url: text("url"), key: text("api_key") }
     }
 
@@ -147,6 +148,47 @@ fn files_by_the_python_sdk() {
 }
 
 #[test]
+fn sudo_by_the_python_sdk() {
+    with_sdk("sudo.py", |site| {
+        let all: Vec<Value> = site
+            .traces()
+            .iter()
+            .flat_map(|id| {
+                let events = std::fs::read_to_string(site.events_file(id)).unwrap_or_default();
+                events.lines().map(|line| serde_json::from_str::<Value>(line).unwrap()).collect::<Vec<_>>()
+            })
+            .collect();
+        let asked = |event: &&Value| event["kind"] == "exec.started" && event["body"]["by"] == "sudo";
+        let one = |argv: &[&str]| {
+            all.iter().filter(asked).find(|event| event["body"]["argv"] == serde_json::json!(argv))
+        };
+        let started = one(&["sh", "-c", "exit 7"]).expect("what sudo starts is on record");
+        assert_eq!(
+            (&started["body"]["user"], &started["body"]["cwd"]),
+            (&"root".into(), &"/home/user".into())
+        );
+        assert_eq!(one(&["id", "-un"]).unwrap()["body"]["user"], "user");
+        let ended =
+            all.iter().find(|event| event["kind"] == "exec.exited" && event["parent"] == started["seq"]);
+        assert_eq!(ended.expect("and so is its end")["body"]["exit"]["code"], 7);
+        assert!(one(&["no-such-program"]).is_some());
+        assert!(one(&["ls", "never-asked-for"]).is_none());
+    });
+}
+
+/// Where the operator does not want it there is none.
+#[test]
+fn a_service_without_sudo() {
+    let Some(packages) = packages() else { return };
+    if !needs_root("a service for several users") {
+        return;
+    }
+    let site = Site::new(Mode::Root, env!("CARGO_BIN_EXE_cofferdam"));
+    let config = site.write("serve.toml", "[e2b]\nsudo = false\n".to_owned());
+    Service::start_with(&site, &["--config", config.to_str().unwrap()]).run(&packages, "no_sudo.py");
+}
+
+#[test]
 fn the_asynchronous_sdk() {
     with_sdk("asynchronous.py", |_| {});
 }
@@ -154,6 +196,11 @@ fn the_asynchronous_sdk() {
 #[test]
 fn the_code_interpreter_by_the_python_sdk() {
     with_sdk("interpreter.py", |_| {});
+}
+
+#[test]
+fn a_context_is_begun_once_however_slowly() {
+    with_sdk("interpreter_begun.py", |_| {});
 }
 
 #[test]
@@ -176,6 +223,11 @@ fn templates_are_built_over_images() {
     let site = Site::new(Mode::Root, env!("CARGO_BIN_EXE_cofferdam"));
     let layout = Image::shared().layout();
     site.call(&["image", "import", layout.to_str().unwrap(), "--name", "app"]).exits(0);
+    let of_daemon = site.root().join("of-daemon");
+    let order = |words: &[&str]| finish(Command::new(words[0]).args(&words[1..])).exits(0);
+    order(&["cp", "-r", layout.to_str().unwrap(), of_daemon.to_str().unwrap()]);
+    order(&["umoci", "config", "--image", &format!("{}:1", of_daemon.display()), "--config.user", "daemon"]);
+    site.call(&["image", "import", of_daemon.to_str().unwrap(), "--name", "of-daemon"]).exits(0);
     let registry = Registry::start(Image::shared());
     let config = site.write("serve.toml", format!("[e2b]\nregistries = [\"{}\"]\n", registry.address));
     let service = Service::start_with(&site, &["--config", config.to_str().unwrap()]);
@@ -185,6 +237,39 @@ fn templates_are_built_over_images() {
     let given = [("TEST_REGISTRY", registry.address.as_str()), ("TEST_DIGESTS", &digests.join(" "))];
     service.run_with(&packages, "image.py", &given);
     service.run(&packages, "image.mjs");
+}
+
+/// What a tenant may take of the disk by it is the operator's to say.
+#[test]
+fn images_that_builds_fetch_are_bounded() {
+    let Some(packages) = packages() else { return };
+    if !needs_root("a service for several users") {
+        return;
+    }
+    let site = Site::new(Mode::Root, env!("CARGO_BIN_EXE_cofferdam"));
+    let registry = Registry::start(Image::shared());
+    let mut key = String::new();
+    let mut run = |space: &str, expected: &str| {
+        let text = format!("[e2b]\nregistries = [\"{}\"]\nimage-space = \"{space}\"\n", registry.address);
+        let config = site.write("serve.toml", text);
+        let mut service = Service::start_with(&site, &["--config", config.to_str().unwrap()]);
+        match key.is_empty() {
+            true => key.clone_from(&service.key),
+            false => service.key.clone_from(&key),
+        }
+        let given = [("TEST_REGISTRY", registry.address.as_str()), ("TEST_EXPECTED", expected)];
+        service.run_with(&packages, "image_space.py", &given);
+        drop(service);
+        serde_json::from_str::<Vec<Value>>(&site.call(&["image", "ls", "--json"]).exits(0).out())
+            .unwrap()
+            .len()
+    };
+    assert_eq!(run("100K", "e2b.image-space"), 0, "what is too much leaves nothing");
+    // Once and again: it is there already, and takes no more.
+    assert_eq!(run("1G", ""), 1);
+    let taken = site.call(&["image", "ls", "--json"]).exits(0).out();
+    let taken = serde_json::from_str::<Vec<Value>>(&taken).unwrap()[0]["bytes"].as_u64().unwrap();
+    assert_eq!(run(&taken.to_string(), ""), 1);
 }
 
 /// The newest, and each of the older ones that the documentation names: its packages alone are at hand.

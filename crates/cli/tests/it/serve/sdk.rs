@@ -103,6 +103,7 @@ fn the_examples_of_the_documentation() {
         "42\n",
         "['0', '1', '2', '3', '4']\n",
         "hello\n\n",
+        "0\nx\nuser\n\n",
         "42\n['42\\n']\n",
         "built\nbuilt\n\n",
     ];

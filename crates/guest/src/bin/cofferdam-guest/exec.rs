@@ -1,12 +1,15 @@
 //! One command, from the request to the last of its bytes.
 
 use crate::outbox::Outbox;
+use crate::pleas::{self, Stdio};
 use crate::streams::{Fate, Input, Output};
 use crate::tasks;
 use crate::terminal::{self, Terminal};
 use alloc::ffi::CString;
 use alloc::vec::Vec;
-use cofferdam_guest::wire::{self, Exited, Fault, Kind, Outcome, Started, Stdin, Step, Stream, Target};
+use cofferdam_guest::wire::{
+    self, Answer, Exited, Fault, Kind, Outcome, Started, Stdin, Step, Stream, Target,
+};
 use cofferdam_sys::reap::{Ended, Status};
 use cofferdam_sys::spawn::{self, Command, Failure, User};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -27,6 +30,8 @@ pub(crate) struct Exec {
     pub(crate) input: Option<Input>,
     pub(crate) outputs: Vec<Output>,
     terminal: Option<OwnedFd>,
+    /// Who inside asked for it and waits for its end.
+    asker: Option<OwnedFd>,
     /// The host knows that it has ended.
     pub(crate) over: bool,
 }
@@ -54,6 +59,38 @@ impl Exec {
         request: &wire::Exec<'_>,
         outbox: &mut Outbox,
     ) -> Result<Option<Self>, Fault> {
+        Ok(Self::launch(id, request, Ends::open(request), outbox)?.ok())
+    }
+
+    /// For one inside who asked, with the descriptors that it gave. Its terminal, if that is one, is sized by whoever
+    /// holds the other side.
+    pub(crate) fn grant(
+        id: u32,
+        request: &wire::Exec<'_>,
+        (asker, stdio): (OwnedFd, Stdio),
+        outbox: &mut Outbox,
+    ) -> Result<Option<Self>, Fault> {
+        let theirs = match (request.tty, stdio) {
+            (Some(_), [terminal, _, _]) => Theirs::Terminal(terminal),
+            (None, pipes) => Theirs::Pipes(pipes),
+        };
+        let ends = Ends { input: None, outputs: Vec::new(), theirs };
+        let started = Self::launch(id, request, Ok(ends), outbox)?;
+        Ok(match started {
+            Ok(exec) => Some(Self { terminal: None, asker: Some(asker), ..exec }),
+            Err(outcome) => {
+                pleas::tell(asker.as_fd(), &Answer::Ended(outcome));
+                None
+            }
+        })
+    }
+
+    fn launch(
+        id: u32,
+        request: &wire::Exec<'_>,
+        ends: Result<Ends, Failure>,
+        outbox: &mut Outbox,
+    ) -> Result<Result<Self, Outcome>, Fault> {
         let (argv, env) = (c_strings(&request.argv)?, c_strings(&request.env)?);
         let cwd = CString::new(request.cwd).map_err(|_| Fault::Request)?;
         if argv.is_empty() {
@@ -61,7 +98,7 @@ impl Exec {
         }
         let user = request.user.as_ref();
         let user = user.map(|user| User { uid: user.uid, gid: user.gid, groups: &user.groups });
-        let started = Ends::open(request).map_err(outcome_of).and_then(|ends| {
+        let started = ends.map_err(outcome_of).and_then(|ends| {
             let command = Command {
                 argv: &argv,
                 env: &env,
@@ -76,11 +113,11 @@ impl Exec {
             Ok((leader, ends)) => {
                 let pid = leader.as_raw_nonzero().get() as u32;
                 outbox.put(Kind::Started, id, None, &Started { pid });
-                Some(Self::running(id, leader, ends))
+                Ok(Self::running(id, leader, ends))
             }
             Err(outcome) => {
                 refuse(id, outcome, outbox);
-                None
+                Err(outcome)
             }
         })
     }
@@ -112,7 +149,7 @@ impl Exec {
             Theirs::Pipes(_) => None,
             Theirs::Terminal(slave) => Some(slave),
         };
-        Self { id, leader: Some(leader), exited: None, input, outputs, terminal, over: false }
+        Self { id, leader: Some(leader), exited: None, input, outputs, terminal, asker: None, over: false }
     }
 
     /// Takes note of its end if it is the one that ended.
@@ -145,6 +182,9 @@ impl Exec {
         if !self.outputs.iter().any(Output::is_open) {
             if self.id != NOBODY {
                 outbox.put(Kind::Exited, self.id, None, &exited);
+            }
+            if let Some(asker) = self.asker.take() {
+                pleas::tell(asker.as_fd(), &Answer::Ended(exited.outcome));
             }
             self.over = true;
         }
@@ -188,6 +228,28 @@ impl Exec {
         if let Some(output) = self.terminal.as_ref().and(self.outputs.first()) {
             // A terminal that is being hung up has no size to set.
             let _ = terminal::resize(output.fd(), size);
+        }
+    }
+
+    pub(crate) fn asker(&self) -> Option<BorrowedFd<'_>> {
+        self.asker.as_ref().map(AsFd::as_fd)
+    }
+
+    /// Passes on what its asker hears. When that has left, which is how a process that is killed says so, the command
+    /// ends as one of its process group would have.
+    pub(crate) fn hear_asker(&mut self) {
+        let Some(asker) = self.asker() else { return };
+        match pleas::signal_of(asker) {
+            Ok(Some(number)) => {
+                if let Some(signal) = Signal::from_named_raw(i32::from(number)) {
+                    self.signal(signal, Target::Group);
+                }
+            }
+            Err(Errno::AGAIN | Errno::INTR) => (),
+            Ok(None) | Err(_) => {
+                self.asker = None;
+                self.signal(Signal::KILL, Target::Group);
+            }
         }
     }
 

@@ -2,11 +2,12 @@
 
 use crate::exec::{self, Exec};
 use crate::outbox::{COPY_MAX, Outbox};
+use crate::pleas::{self, Pleas};
 use alloc::vec::Vec;
 use cofferdam_guest::exit;
 use cofferdam_guest::wire::{
-    Attach, EXECS_MAX, Fault, FrameError, Header, Hello, Kind, Outcome, Part, Reader, Side, Step, Stream,
-    Target, ToGuest,
+    Answer, Attach, EXECS_MAX, Fault, FrameError, Header, Hello, Kind, Outcome, Part, Reader, Side, Step,
+    Stream, Target, ToGuest,
 };
 use cofferdam_sys::reap::reap;
 use cofferdam_sys::signal::Signals;
@@ -36,8 +37,20 @@ enum End {
 enum Place {
     Channel,
     Signals,
-    Input { exec: usize, unread: bool },
-    Output { exec: usize, output: usize },
+    Input {
+        exec: usize,
+        unread: bool,
+    },
+    Output {
+        exec: usize,
+        output: usize,
+    },
+    /// Somebody inside asks for a command, …
+    Door,
+    /// … says which, …
+    Asker(usize),
+    /// … and has something to say to it.
+    AskerOf(usize),
 }
 
 impl Place {
@@ -56,6 +69,7 @@ pub(crate) struct Guest {
     outbox: Outbox,
     signals: Signals,
     execs: Vec<Exec>,
+    pleas: Pleas,
     pid: Pid,
     /// The last batch was a full one.
     more_to_reap: bool,
@@ -64,7 +78,8 @@ pub(crate) struct Guest {
 impl Guest {
     pub(crate) fn new(channel: OwnedFd, signals: Signals, pid: Pid) -> Self {
         let inbox = Reader::new(Side::Host, READ);
-        Self { channel, inbox, outbox: Outbox::new(), signals, execs: Vec::new(), pid, more_to_reap: false }
+        let (outbox, execs, pleas) = (Outbox::new(), Vec::new(), Pleas::default());
+        Self { channel, inbox, outbox, signals, execs, pleas, pid, more_to_reap: false }
     }
 
     /// Until the host is gone; what the process shall exit with.
@@ -104,6 +119,7 @@ impl Guest {
             }
             // After the flush: closing what it had open is nothing the host should wait for.
             self.execs.retain(|exec| !exec.over);
+            self.pleas.settle();
             woken = match self.wait() {
                 Ok(woken) => woken,
                 Err(_) => return End::System,
@@ -142,7 +158,17 @@ impl Guest {
         channel.set(PollFlags::OUT, !self.outbox.is_empty());
         add(Place::Channel, self.channel.as_fd(), channel);
         add(Place::Signals, self.signals.as_fd(), PollFlags::IN);
+        // A question goes to the host, who may not be taking anything.
+        if !self.outbox.is_full() {
+            self.pleas.door().into_iter().for_each(|door| add(Place::Door, door, PollFlags::IN));
+            for (at, asker) in self.pleas.sockets() {
+                add(Place::Asker(at), asker, PollFlags::IN);
+            }
+        }
         for (exec, running) in self.execs.iter().enumerate().filter(|(_, exec)| exec.is_running()) {
+            if let Some(asker) = running.asker() {
+                add(Place::AskerOf(exec), asker, PollFlags::IN);
+            }
             if let Some(input) = &running.input {
                 // With nothing to write it is there to hear that nobody reads any more.
                 let flags = if input.is_waiting() { PollFlags::OUT } else { PollFlags::empty() };
@@ -168,6 +194,9 @@ impl Guest {
                 None => (),
             },
             Place::Output { exec, output } => self.pump(exec, output),
+            Place::Door => self.pleas.accept(),
+            Place::Asker(at) => self.pleas.hear(at, &mut self.outbox),
+            Place::AskerOf(exec) => self.execs.get_mut(exec).into_iter().for_each(Exec::hear_asker),
         }
         Ok(())
     }
@@ -197,7 +226,8 @@ impl Guest {
         }
         let hello = self.hello();
         while let Some(part) = self.inbox.next_part().map_err(|_| End::Fault(Fault::Frame))? {
-            hear(part, &mut self.execs, &mut self.outbox, hello).map_err(End::Fault)?;
+            let inside = Inside { execs: &mut self.execs, pleas: &mut self.pleas };
+            hear(part, inside, &mut self.outbox, hello).map_err(End::Fault)?;
         }
         Ok(())
     }
@@ -224,8 +254,15 @@ impl Guest {
     }
 }
 
+/// What the host speaks of.
+struct Inside<'a> {
+    execs: &'a mut Vec<Exec>,
+    pleas: &'a mut Pleas,
+}
+
 /// What comes for an exec that has ended was under way when it did: it is passed over.
-fn hear(part: Part<'_>, execs: &mut Vec<Exec>, outbox: &mut Outbox, hello: Hello) -> Result<(), Fault> {
+fn hear(part: Part<'_>, inside: Inside<'_>, outbox: &mut Outbox, hello: Hello) -> Result<(), Fault> {
+    let Inside { execs, pleas } = inside;
     match part {
         Part::Data { id, bytes, .. } => {
             let Some(exec) = execs.iter_mut().find(|exec| exec.id == id) else { return Ok(()) };
@@ -238,24 +275,21 @@ fn hear(part: Part<'_>, execs: &mut Vec<Exec>, outbox: &mut Outbox, hello: Hello
             let message = ToGuest::decode(header.kind, body).map_err(|_: FrameError| Fault::Frame)?;
             if let ToGuest::Attach(Attach { mark }) = message {
                 execs.iter_mut().for_each(Exec::forget);
+                pleas.forget();
                 outbox.put_raw(&mark);
                 outbox.put(Kind::Hello, 0, None, &hello);
                 return Ok(());
             }
-            obey(header, message, execs, outbox)?;
+            obey(header, message, Inside { execs, pleas }, outbox)?;
         }
     }
     Ok(())
 }
 
-fn obey(
-    header: Header,
-    message: ToGuest<'_>,
-    execs: &mut Vec<Exec>,
-    outbox: &mut Outbox,
-) -> Result<(), Fault> {
+fn obey(header: Header, message: ToGuest<'_>, inside: Inside<'_>, outbox: &mut Outbox) -> Result<(), Fault> {
+    let Inside { execs, pleas } = inside;
     let (id, known) = (header.id, execs.iter().position(|exec| exec.id == header.id));
-    if matches!(message, ToGuest::Exec(_) | ToGuest::Task(_)) {
+    if matches!(message, ToGuest::Exec(_) | ToGuest::Task(_) | ToGuest::Grant(_)) {
         if known.is_some() {
             return Err(Fault::Id);
         }
@@ -267,6 +301,7 @@ fn obey(
     }
     let message = match message {
         ToGuest::Exec(request) => {
+            pleas.open();
             execs.extend(Exec::start(id, &request, outbox)?);
             return Ok(());
         }
@@ -274,11 +309,33 @@ fn obey(
             execs.extend(Exec::task(id, &task, outbox));
             return Ok(());
         }
+        ToGuest::Invite(invite) => {
+            pleas.invite(invite.most);
+            return Ok(());
+        }
+        ToGuest::Grant(grant) => {
+            match pleas.take(grant.plea) {
+                Some(asker) => execs.extend(Exec::grant(id, &grant.exec, asker, outbox)?),
+                // It has left meanwhile.
+                None => {
+                    let errno = Errno::PIPE.raw_os_error() as u16;
+                    exec::refuse(id, Outcome::Failed { step: Step::Stdio, errno }, outbox);
+                }
+            }
+            return Ok(());
+        }
+        ToGuest::Deny(deny) => {
+            if let Some((asker, _)) = pleas.take(id) {
+                pleas::tell(asker.as_fd(), &Answer::Denied(deny.why));
+            }
+            return Ok(());
+        }
         other => other,
     };
     let Some(exec) = known.and_then(|at| execs.get_mut(at)) else { return Ok(()) };
     match message {
         ToGuest::Exec(_) | ToGuest::Task(_) | ToGuest::Attach(_) => (),
+        ToGuest::Invite(_) | ToGuest::Grant(_) | ToGuest::Deny(_) => (),
         ToGuest::Eof => {
             if let Some(input) = &mut exec.input {
                 input.end();

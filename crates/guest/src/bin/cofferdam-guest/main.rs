@@ -4,6 +4,8 @@
 //!
 //! One thread and one poll loop. It decides nothing and protects nothing: it is inside, with the code it runs.
 //! What it must not do is fail the host that asks, or give the commands more than their three descriptors.
+//!
+//! Under the name `sudo` it is something else: a command that asks the first process for another one. See `sudo`.
 
 #![cfg_attr(freestanding, no_std, no_main)]
 
@@ -13,7 +15,9 @@ mod exec;
 mod first;
 mod guest;
 mod outbox;
+mod pleas;
 mod streams;
+mod sudo;
 mod tasks;
 mod terminal;
 
@@ -37,6 +41,9 @@ fn main() {
 fn run() -> i32 {
     if first::is_due() {
         return first::run();
+    }
+    if let Some(code) = sudo::run() {
+        return code;
     }
     // Nothing is given back at the end: the kernel is faster at it, and a SIGPIPE that waits stays blocked.
     match prepare().map(ManuallyDrop::new) {

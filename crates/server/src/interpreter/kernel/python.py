@@ -311,7 +311,10 @@ def failed(error):
 
 
 def interrupted(*_):
+    """Once for a cell: a second one would find the part that tells of the first."""
+    global running
     if running:
+        running = False
         raise KeyboardInterrupt
 
 
@@ -325,16 +328,14 @@ for line in REQUESTS:
     before = dict(os.environ)
     os.environ.update(request.get("envs") or {})
     try:
-        running = True
-        run(request["code"])
-    except SystemExit as error:
-        running = False
-        failed(error)
+        try:
+            running = True
+            run(request["code"])
+        finally:
+            # An interrupt may still come between the cell's end and this, and must not end the context.
+            running = False
     except BaseException as error:
-        running = False
         failed(error)
-    finally:
-        running = False
     for name in request.get("envs") or {}:
         if name in before:
             os.environ[name] = before[name]

@@ -48,9 +48,11 @@ class Kernel:
     def __init__(self, language, cwd):
         self.language = language
         out_read, out_write = os.pipe()
-        # The worker finds it as descriptor 3, whatever number it has here.
+        # The worker finds it as descriptor 3, whatever number it has here, and only there: a second one would be
+        # inherited by what a cell leaves running, and the end of the worker would never be seen.
         worker = WORKERS[language]
-        command = ["bash", "-c", 'exec 3>&"$0"; exec "$@"', str(out_write)] + worker()
+        moved = 'fd=$0; [ "$fd" = 3 ] || exec 3>&"$fd" {fd}>&-; unset fd; exec "$@"'
+        command = ["bash", "-c", moved, str(out_write)] + worker()
         env = dict(os.environ, MPLBACKEND="agg")
         self.process = subprocess.Popen(
             command, cwd=cwd, env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
@@ -120,7 +122,11 @@ class Kernel:
         except ProcessLookupError:
             pass
         self.process.wait()
-        self.process.stdin.close()
+        try:
+            self.process.stdin.close()
+        except OSError:
+            # What a cell's request still had in the buffer.
+            pass
 
 
 class Decoder:
@@ -138,24 +144,52 @@ class Context:
     def __init__(self, language, cwd, name=None):
         self.id = name or str(uuid.uuid4())
         self.language, self.cwd = language, cwd
+        # One cell after the other.
         self.lock = threading.Lock()
+        # Which process is this context's. Not the lock of cells: a restart does not wait for the cell that it ends.
+        # Whoever looks whether there is one also begins it, or two begin one each and what a cell left behind is in
+        # the one that is forgotten.
+        self.life = threading.Lock()
         self.kernel = None
+        self.removed = False
         self.count = 0
 
     def told(self):
         return {"id": self.id, "language": self.language, "cwd": self.cwd}
 
-    def ready(self):
+    def _ready(self):
+        if self.removed:
+            raise OSError("the context was removed")
         if self.kernel is None or self.kernel.process.poll() is not None:
             self.kernel = Kernel(self.language, self.cwd)
             self.count = 0
         return self.kernel
 
-    def restart(self):
+    def _end(self):
         kernel, self.kernel = self.kernel, None
         if kernel:
             kernel.end()
         self.count = 0
+
+    def ready(self):
+        with self.life:
+            return self._ready()
+
+    def restart(self):
+        with self.life:
+            self._end()
+            self._ready()
+
+    def remove(self):
+        with self.life:
+            self.removed = True
+            self._end()
+
+    def ended(self, kernel):
+        """That one is of no more use, and only that one: somebody may have begun another meanwhile."""
+        with self.life:
+            if self.kernel is kernel:
+                self._end()
 
 
 CONTEXTS = {}
@@ -235,8 +269,9 @@ def execute(context, code, envs, say, is_there):
         request = {"code": with_envs(code, envs)}
     try:
         kernel.send(request)
-    except OSError:
-        context.restart()
+    except (OSError, ValueError):
+        # It ended after we had looked: a broken pipe, or one that whoever ended it has closed.
+        context.ended(kernel)
         kernel = context.ready()
         kernel.send(request)
     context.count += 1
@@ -250,7 +285,7 @@ def execute(context, code, envs, say, is_there):
         if event is not None and event["type"] == "done":
             break
         if event is not None and event["type"] == "gone":
-            context.restart()
+            context.ended(kernel)
             name = "KernelDied" if interrupted is None else "KeyboardInterrupt"
             say({"type": "error", "name": name, "value": "the context ended", "traceback": "the context ended"})
             break
@@ -264,7 +299,7 @@ def execute(context, code, envs, say, is_there):
             kernel.interrupt()
             interrupted = time.monotonic()
         elif interrupted is not None and time.monotonic() - interrupted > PATIENCE:
-            context.restart()
+            context.ended(kernel)
             break
         if time.monotonic() - last > KEEPALIVE:
             last = time.monotonic()
@@ -356,8 +391,10 @@ class Door(BaseHTTPRequestHandler):
                 self.json(make(body).told())
             case ["contexts", name, "restart"]:
                 context = find(name)
-                context.restart()
-                context.ready()
+                try:
+                    context.restart()
+                except OSError as error:
+                    raise Refused(500, f"the context could not be started: {error}")
                 self.json(context.told())
             case _:
                 raise Refused(404, "there is nothing here")
@@ -368,7 +405,7 @@ class Door(BaseHTTPRequestHandler):
                 context = find(name)
                 with BOOKS:
                     CONTEXTS.pop(name, None)
-                context.restart()
+                context.remove()
                 self.json({})
             case _:
                 raise Refused(404, "there is nothing here")
@@ -415,7 +452,7 @@ class Door(BaseHTTPRequestHandler):
             if self.is_there():
                 try:
                     execute(context, code, envs, say, self.is_there)
-                except OSError as error:
+                except (OSError, ValueError) as error:
                     say({"type": "error", "name": "KernelError", "value": str(error), "traceback": str(error)})
                     say({"type": "end_of_execution"})
         if there:

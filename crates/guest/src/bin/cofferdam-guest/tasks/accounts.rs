@@ -10,17 +10,17 @@ use rustix::io::Errno;
 /// More of such a file is not read: it is written inside.
 const MOST: usize = 1024 * 1024;
 
-pub(super) struct Names {
+pub(crate) struct Names {
     passwd: Vec<u8>,
     group: Vec<u8>,
 }
 
 impl Names {
-    pub(super) fn load() -> Self {
+    pub(crate) fn load() -> Self {
         Self { passwd: content(c"/etc/passwd"), group: content(c"/etc/group") }
     }
 
-    pub(super) fn user(&self, uid: u32) -> Vec<u8> {
+    pub(crate) fn user(&self, uid: u32) -> Vec<u8> {
         name_of(&self.passwd, uid)
     }
 
@@ -67,7 +67,7 @@ fn name_of(text: &[u8], id: u32) -> Vec<u8> {
     }
 }
 
-pub(super) fn find(name: &[u8]) -> Result<Account, Failed> {
+pub(crate) fn find(name: &[u8]) -> Result<Account, Failed> {
     look_up(name, &content(c"/etc/passwd"), &content(c"/etc/group"))
         .ok_or(Failed::because(Why::NoAccount, Errno::NOENT))
 }

@@ -2,7 +2,7 @@
 //! whoever it was asked to be. Paths are the inside's, and the kernel resolves them inside: there is nothing to
 //! check, because there is nowhere else to get to.
 
-mod accounts;
+pub(crate) mod accounts;
 mod entry;
 mod files;
 mod ports;
@@ -69,7 +69,7 @@ fn path(bytes: &[u8]) -> Result<CString, Failed> {
 }
 
 /// In decimal. What the library has for this brings along what unwinds, and here nothing does.
-fn decimal(mut number: u32) -> Vec<u8> {
+pub(crate) fn decimal(mut number: u32) -> Vec<u8> {
     let mut digits = Vec::new();
     loop {
         digits.push(b'0' + (number % 10) as u8);

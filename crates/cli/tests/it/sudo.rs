@@ -1,0 +1,115 @@
+//! `sudo` of a box: who has it, and that whoever speaks to its socket directly gets no further than with it.
+
+use crate::each;
+use crate::live::Hall;
+use cofferdam_testkit::{Mode, Site};
+use serde_json::Value;
+
+/// Speaks to the guest as `sudo` does. With what is in `spoil`, as it never would.
+const ASK: &str = r#"
+import array, os, socket, sys
+def number(n):
+    out = b""
+    while True:
+        out += bytes([n & 127 | (128 if n > 127 else 0)])
+        n >>= 7
+        if n == 0: return out
+def text(t):
+    t = t.encode() if isinstance(t, str) else t
+    return number(len(t)) + t
+def texts(all): return number(len(all)) + b"".join(text(t) for t in all)
+def ask(argv, uid=0, name="root", home="/root", groups=(), env=(), cwd="/", fds=(0, 1, 2), spoil=None):
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as s:
+        s.connect("\0cofferdam-sudo")
+        who = text(name) + number(uid) + number(uid) + number(len(groups)) + b"".join(map(number, groups)) + text(home) + text("/bin/sh")
+        message = spoil if spoil is not None else texts(argv) + texts(env) + text(cwd) + b"\0" + who
+        rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", fds))] if fds else []
+        s.sendmsg([message], rights)
+        return s.recv(4096)
+"#;
+
+fn asking(script: &str) -> String {
+    format!("{ASK}\n{script}")
+}
+
+fn hall_of(site: &Site) -> Option<Hall<'_>> {
+    (site.mode != Mode::Single).then(|| Hall(site))
+}
+
+fn started(site: &Site, session: &str) -> Vec<Value> {
+    let events = std::fs::read_to_string(site.events_file(session)).unwrap();
+    let events = events.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+    events.filter(|event| event["kind"] == "exec.started").map(|event| event["body"].clone()).collect()
+}
+
+#[test]
+fn sudo_is_for_boxes_that_stay_and_say_so() {
+    each(|site| {
+        let done = site.run(&["true"]).with(&["--sudo"]).exits(125);
+        assert!(done.err().contains("--profile box"), "{}", done.err());
+        let Some(hall) = hall_of(site) else { return };
+        let done = site.run(&["true"]).with(&["--sudo", "--profile", "box"]).exits(125);
+        assert!(done.err().contains("session that stays"), "{}", done.err());
+        let knock = asking("ask(['true'])");
+        for flags in [&["--profile", "run"][..], &["--profile", "box"]] {
+            let id = hall.create(flags);
+            let done = hall.call(&["exec", &id, "--", "python3", "-c", &knock]).exits(1);
+            assert!(done.err().contains("ConnectionRefused"), "{}", done.err());
+            assert_ne!(hall.exec(&id, "sudo -n true").done().code(), 0);
+        }
+        let id = hall.create(&["--profile", "box", "--sudo"]);
+        assert_eq!(
+            hall.exec(&id, "id -u; sudo id -u; sudo -u user id -un").exits(0).out(),
+            "1000\n0\nuser\n"
+        );
+        let started = started(site, &id);
+        let asked: Vec<_> = started.iter().filter(|body| body["by"] == "sudo").collect();
+        assert_eq!(asked.len(), 2, "{started:#?}");
+        assert_eq!((&asked[0]["user"], &asked[1]["user"]), (&"root".into(), &"user".into()));
+    });
+}
+
+/// Whatever is said to the socket, it makes a process of the box, as somebody of the box, on record as who it is.
+#[test]
+fn the_socket_gives_nothing_beyond_the_box() {
+    each(|site| {
+        let Some(hall) = hall_of(site) else { return };
+        let id = hall.create(&["--profile", "box", "--sudo"]);
+        let script = asking(
+            r#"
+# A name is whatever one says; the record goes by the number.
+assert ask(["sh", "-c", "id -u"], uid=0, name="user") == b"\0\0\0"
+# Nobody whom the box does not have: the host's root is no number here, and none leads to it.
+for uid in (65536, 100000, 2**31, 2**32 - 2):
+    answer = ask(["id"], uid=uid)
+    assert answer[:2] == b"\0\4", (uid, answer)
+# Which the kernel takes for no change at all.
+assert ask(["id"], uid=2**32 - 1)[0] == 1
+# As little as any root of the box.
+assert ask(["sh", "-c", "! cat /etc/shadow && ! mount -t tmpfs x /tmp && ! mknod /tmp/null c 1 3"]) == b"\0\0\0"
+assert ask(["sh", "-c", "test $(awk '/^NoNewPrivs/{print $2}' /proc/self/status) = 1"]) == b"\0\0\0"
+assert ask(["sh", "-c", "! ls -l /proc/1/fd && ! cat /proc/1/mem"]) == b"\0\0\0"
+# What is no question.
+for spoil in (b"", b"\xff", b"\xff" * 2000, os.urandom(500), b"\0" * 64):
+    answer = ask([], spoil=spoil)
+    assert answer == b"" or answer[0] == 1, answer
+for fds in ((), (0,), (0, 1), (0, 1, 2, 2)):
+    assert ask(["id"], fds=fds) == b"", fds
+for wrong in (dict(name="a\nb"), dict(home="x"), dict(cwd="x"), dict(env=["x"]), dict(argv=[]), dict(argv=[b"\xff"]),
+              dict(groups=range(65))):
+    answer = ask(**{"argv": ["id"], **wrong})
+    assert answer[0] == 1, (wrong, answer)
+# Who says nothing, or leaves at once, holds up nobody for good.
+held = [socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) for _ in range(40)]
+for s in held: s.connect("\0cofferdam-sudo")
+for s in held: s.close()
+assert ask(["true"]) == b"\0\0\0"
+"#,
+        );
+        hall.call(&["exec", &id, "--", "python3", "-c", &script]).exits(0);
+        let started = started(site, &id);
+        let named = started.iter().find(|body| body["by"] == "sudo" && body["argv"][2] == "id -u");
+        assert_eq!(named.unwrap()["user"], "root", "the record does not say what those inside say");
+        assert_eq!(hall.exec(&id, "sudo id -u").exits(0).out(), "0\n", "and the session goes on");
+    });
+}
