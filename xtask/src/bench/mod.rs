@@ -3,6 +3,7 @@
 
 mod api;
 mod append;
+mod asker;
 mod chunks;
 mod compare;
 mod contenders;

@@ -222,7 +222,6 @@ impl Supervisor {
             return Err(error(EngineError::Io { doing: "start a thread for the session", source }));
         }
         let result = told.recv().unwrap_or_else(|_| Err(Reply::Refused("it could not be made".into())));
-        self.refill();
         result.map(|opened| opened.session)
     }
 
@@ -235,7 +234,7 @@ impl Supervisor {
 
     /// All of a session, on its own thread.
     fn hold(
-        &self,
+        self: &Arc<Self>,
         asked: CreateAsked,
         operator: Operator,
         named: Option<String>,
@@ -252,6 +251,8 @@ impl Supervisor {
                 books.placeholders.insert(opened.session.clone(), opened.placeholders.clone());
             }
             let _ = opened.send(result);
+            // After who waits has been told.
+            self.refill();
         });
         if let (Err(error), Some(session)) = (&over.result, &session) {
             (self.log)(&format!("session {session}: {error}"));
