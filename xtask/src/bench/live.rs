@@ -125,6 +125,8 @@ pub(crate) fn main(args: &Live) -> crate::Outcome {
     cold.call(&["session", "exec", "kept", "--", "sh", "-c", &fill])?;
     warm.call(&["pool", "set", "4"])?;
     let samples = sampled(args, &cold, &warm)?;
+    // A row of prepared ones that were not there would be one of ones made from nothing.
+    let pool: serde_json::Value = serde_json::from_str(&warm.call(&["pool", "ls", "--json"])?)?;
     let row = |(name, own): (&'static str, &Vec<f64>)| Some(Row { name, summary: stats::summary(own)? });
     let names = NAMES.into_iter().chain(["bwrap, from nothing"]);
     let rows: Vec<Row> = names.zip(&samples).filter_map(row).collect();
@@ -137,7 +139,12 @@ pub(crate) fn main(args: &Live) -> crate::Outcome {
     ];
     if args.json {
         let ratios: Vec<_> = ratios.iter().map(|(name, value)| Ratio { name, value: *value }).collect();
-        println!("{}", serde_json::to_string_pretty(&serde_json::json!({ "rows": rows, "ratios": ratios }))?);
+        println!(
+            "{}",
+            serde_json::to_string_pretty(
+                &serde_json::json!({ "rows": rows, "ratios": ratios, "pool": pool })
+            )?
+        );
     } else {
         println!("{} rounds, {} MiB in the layer that is forked, milliseconds", args.rounds, args.written);
         for Row { name, summary: Summary { median, p95, mad, .. } } in &rows {
@@ -146,6 +153,10 @@ pub(crate) fn main(args: &Live) -> crate::Outcome {
         for (name, Estimate { value, low, high }) in ratios.iter().filter_map(|(n, r)| Some((n, (*r)?))) {
             println!("{name:<46} {value:>6.2} ({low:.2}–{high:.2})");
         }
+        println!(
+            "prepared ones that were claimed: {}, that were not there: {}",
+            pool["claimed"], pool["missed"]
+        );
     }
     Ok(true)
 }

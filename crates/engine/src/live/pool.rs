@@ -196,6 +196,7 @@ impl Supervisor {
 
     fn prepare(self: Arc<Self>, kind: Kind) {
         std::thread::sleep(AFTER);
+        self.engine.prepare_trace();
         let (to, orders) = sync_channel::<Order>(1);
         let begun = self.engine.begin_for_nobody(kind);
         let (begun, mark) = match begun {

@@ -221,6 +221,8 @@ impl Supervisor {
             name.iter().for_each(|name| _ = self.books().names.remove(name));
             return Err(error(EngineError::Io { doing: "start a thread for the session", source }));
         }
+        // While another thread makes it.
+        self.refill();
         let result = told.recv().unwrap_or_else(|_| Err(Reply::Refused("it could not be made".into())));
         result.map(|opened| opened.session)
     }
@@ -234,7 +236,7 @@ impl Supervisor {
 
     /// All of a session, on its own thread.
     fn hold(
-        self: &Arc<Self>,
+        &self,
         asked: CreateAsked,
         operator: Operator,
         named: Option<String>,
@@ -251,8 +253,6 @@ impl Supervisor {
                 books.placeholders.insert(opened.session.clone(), opened.placeholders.clone());
             }
             let _ = opened.send(result);
-            // After who waits has been told.
-            self.refill();
         });
         if let (Err(error), Some(session)) = (&over.result, &session) {
             (self.log)(&format!("session {session}: {error}"));
