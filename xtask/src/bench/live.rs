@@ -23,6 +23,9 @@ pub(crate) struct Live {
     written: u64,
     #[arg(long)]
     json: bool,
+    /// Measure this program instead of building one
+    #[arg(long)]
+    program: Option<PathBuf>,
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -113,7 +116,10 @@ const NAMES: [&str; 9] = [
 ];
 
 pub(crate) fn main(args: &Live) -> crate::Outcome {
-    let cofferdam = crate::dist::build(&crate::workspace::root())?;
+    let cofferdam = match &args.program {
+        Some(program) => std::path::absolute(program)?,
+        None => crate::dist::build(&crate::workspace::root())?,
+    };
     // Beside the build, not in the temporary directory: that is memory on many machines.
     let dir = tempfile::Builder::new()
         .prefix("bench-live.")

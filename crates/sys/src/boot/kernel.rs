@@ -65,10 +65,7 @@ impl Kernel for Linux {
                 let tree = mounts::overlay(lower, Some((upper, work)), *userxattr)?;
                 self.carry(tree)
             }
-            Op::Put { at } => {
-                let first = self.carried.iter_mut().find_map(Option::take).ok_or(Errno::BADF)?;
-                mounts::attach(first.as_fd(), at)
-            }
+            Op::Put { at } => self.put(at),
             Op::Proc { at } => mounts::proc(at),
             Op::Devpts { at } => mounts::devpts(at),
             Op::ReadOnly { at } => mounts::read_only(at),
@@ -107,10 +104,7 @@ impl Kernel for Linux {
                 rustix::process::umask(self.umask);
                 Err(raw::execute(*image, name))
             }
-            Op::Leave => {
-                self.child.tell_done()?;
-                raw::exit_now(0)
-            }
+            Op::Leave => self.child.tell_done().map(|()| raw::exit_now(0)),
         }
     }
 }
@@ -129,6 +123,11 @@ impl Linux {
         let free = self.carried.iter_mut().find(|place| place.is_none()).ok_or(Errno::TOOBIG)?;
         *free = Some(tree);
         Ok(())
+    }
+
+    fn put(&mut self, at: &CStr) -> Result<(), Errno> {
+        let first = self.carried.iter_mut().find_map(Option::take).ok_or(Errno::BADF)?;
+        mounts::attach(first.as_fd(), at)
     }
 
     fn hand_over_dir(&self, at: &CStr) -> Result<(), Errno> {
