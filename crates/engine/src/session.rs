@@ -75,6 +75,10 @@ impl Engine {
     pub fn run(&self, mut run: Run<'_>) -> Result<Outcome, EngineError> {
         self.name_command(&mut run.spec)?;
         run.spec.check()?;
+        if !run.spec.warm.python.is_empty() {
+            let text = "`warm` is for sessions that stay: leave it out, or use `cofferdam session create`";
+            return Err(EngineError::Declined(text.into()));
+        }
         let backend = tiers::choose(&self.home, &run.spec)?;
         self.run_in(run, backend, Caller::Own)
     }
@@ -256,7 +260,7 @@ impl Engine {
         prepared: Option<Box<dyn Begun>>,
         stays: bool,
         open_trace: &mut dyn FnMut() -> Result<Recorder, EngineError>,
-    ) -> Result<(Recorder, Result<Box<dyn Sandbox>, RuntimeError>), EngineError> {
+    ) -> Result<(Recorder, Made), EngineError> {
         let in_memory = backend.tier() == Tier::Process && asked.layer_place == LayerPlace::Memory;
         if let Some(begun) = adopted(&asked, prepared) {
             let mut trace = if in_memory { None } else { Some(Ok(open_trace()?)) };
@@ -374,6 +378,9 @@ pub(crate) struct Way<'a> {
     /// A sandbox that was prepared for whoever comes.
     pub(crate) prepared: Option<Box<dyn Begun>>,
 }
+
+/// A sandbox, or why there is none.
+type Made = Result<Box<dyn Sandbox>, RuntimeError>;
 
 /// What was prepared, as the sandbox of this spec, if it can be that.
 fn adopted(asked: &SandboxSpec, prepared: Option<Box<dyn Begun>>) -> Option<Box<dyn Begun>> {

@@ -3,7 +3,7 @@
 //! no question to the supervisor gets below, and `bwrap` what others take from nothing.
 
 use super::stats::{self, Estimate, Summary};
-use super::{asker, rounds};
+use super::{asker, rounds, script};
 use crate::command::{self, CommandError};
 use fastrand::Rng;
 use serde::Serialize;
@@ -29,7 +29,7 @@ pub(crate) struct Live {
 }
 
 #[derive(Debug, thiserror::Error)]
-enum LiveError {
+pub(super) enum LiveError {
     #[error(transparent)]
     Command(#[from] CommandError),
     #[error("`cofferdam {0}` printed nothing")]
@@ -52,10 +52,10 @@ struct Ratio<'a> {
 }
 
 /// A state directory with a supervisor of its own.
-struct Place {
+pub(super) struct Place {
     cofferdam: PathBuf,
     home: PathBuf,
-    work: PathBuf,
+    pub(super) work: PathBuf,
 }
 
 impl Place {
@@ -69,7 +69,7 @@ impl Place {
         Ok(place)
     }
 
-    fn call(&self, words: &[&str]) -> Result<String, CommandError> {
+    pub(super) fn call(&self, words: &[&str]) -> Result<String, CommandError> {
         let mut ours = Command::new(&self.cofferdam);
         ours.args(words).env("COFFERDAM_HOME", &self.home).current_dir(&self.work);
         command::stdout(&mut ours).map(|text| text.trim().to_owned())
@@ -133,6 +133,7 @@ pub(crate) fn main(args: &Live) -> crate::Outcome {
     let samples = sampled(args, &cold, &warm)?;
     // A row of prepared ones that were not there would be one of ones made from nothing.
     let pool: serde_json::Value = serde_json::from_str(&warm.call(&["pool", "ls", "--json"])?)?;
+    let imports = script::measured(&cold, &crate::workspace::root(), args.seed)?;
     let row = |(name, own): (&'static str, &Vec<f64>)| Some(Row { name, summary: stats::summary(own)? });
     let names = NAMES.into_iter().chain(["bwrap, from nothing"]);
     let rows: Vec<Row> = names.zip(&samples).filter_map(row).collect();
@@ -148,7 +149,7 @@ pub(crate) fn main(args: &Live) -> crate::Outcome {
         println!(
             "{}",
             serde_json::to_string_pretty(
-                &serde_json::json!({ "rows": rows, "ratios": ratios, "pool": pool })
+                &serde_json::json!({ "rows": rows, "ratios": ratios, "pool": pool, "imports": imports })
             )?
         );
     } else {
@@ -158,6 +159,13 @@ pub(crate) fn main(args: &Live) -> crate::Outcome {
         }
         for (name, Estimate { value, low, high }) in ratios.iter().filter_map(|(n, r)| Some((n, (*r)?))) {
             println!("{name:<46} {value:>6.2} ({low:.2}–{high:.2})");
+        }
+        if let Some([new, copied]) = imports {
+            let times = new.median / copied.median;
+            println!(
+                "a script that imports a large module, new {:.0}, copied from one that is warm {:.0}: {times:.1} times as fast",
+                new.median, copied.median
+            );
         }
         println!(
             "prepared ones that were claimed: {}, that were not there: {}",

@@ -16,6 +16,7 @@ mod output;
 mod replay;
 mod report;
 mod rounds;
+mod script;
 mod sql;
 mod ssh;
 mod stats;

@@ -181,7 +181,7 @@ impl Holder {
             by,
             durable,
         };
-        let opened = holder.open_browser();
+        let opened = holder.open_browser().and_then(|()| holder.keep_warm());
         match opened.and_then(|()| register::enter(&holder.standing.home, &holder.info(Counters::default())))
         {
             Ok(()) => Ok((holder, mailbox)),
@@ -272,6 +272,10 @@ impl Holder {
         let browser = self.standing.egress.as_ref().and_then(|egress| egress.browser.as_ref());
         let driven = browser.map_or(0, |browser| browser.clients());
         self.relay.busy().saturating_sub(usize::from(self.browser.is_some())) + driven
+    }
+
+    pub(super) fn keep_warm(&mut self) -> Result<(), EngineError> {
+        self.standing.keep_warm(&mut self.relay, &self.spec)
     }
 
     /// The browser, and a door for those outside who drive it.

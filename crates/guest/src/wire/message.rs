@@ -28,6 +28,18 @@ pub struct Exec<'a> {
     pub stdin: Stdin,
 }
 
+/// An interpreter that is started before there is a script for it. On its input it is asked for copies of itself.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Warm<'a> {
+    /// The program as scripts name it, and its arguments.
+    #[serde(borrow)]
+    pub argv: Vec<&'a [u8]>,
+    #[serde(borrow)]
+    pub env: Vec<&'a [u8]>,
+    /// Who it is, and whose scripts it is copied for.
+    pub user: Option<User>,
+}
+
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct User {
     pub uid: u32,
@@ -166,6 +178,7 @@ pub enum ToGuest<'a> {
     Resize(Resize),
     Signal(Signal),
     Attach(Attach),
+    Warm(Warm<'a>),
 }
 
 /// All of the body and nothing else.
@@ -185,9 +198,13 @@ impl ToHost {
             Kind::Window => read(kind, body).map(Self::Window),
             Kind::Exited => read(kind, body).map(Self::Exited),
             Kind::Fault => read(kind, body).map(Self::Fault),
-            Kind::Exec | Kind::Task | Kind::Data | Kind::Resize | Kind::Signal | Kind::Attach => {
-                Err(FrameError::Side(kind))
-            }
+            Kind::Exec
+            | Kind::Task
+            | Kind::Data
+            | Kind::Resize
+            | Kind::Signal
+            | Kind::Attach
+            | Kind::Warm => Err(FrameError::Side(kind)),
         }
     }
 }
@@ -202,6 +219,7 @@ impl<'a> ToGuest<'a> {
             Kind::Resize => read(kind, body).map(Self::Resize),
             Kind::Signal => read(kind, body).map(Self::Signal),
             Kind::Attach => read(kind, body).map(Self::Attach),
+            Kind::Warm => read(kind, body).map(Self::Warm),
             Kind::Hello | Kind::Started | Kind::Data | Kind::Exited | Kind::Fault => {
                 Err(FrameError::Side(kind))
             }
@@ -224,7 +242,7 @@ pub fn put(
     *out = postcard::to_extend(body, bytes).map_err(|_| FrameError::Body(kind))?;
     let length = u32::try_from(out.len() - start - HEADER_LEN).unwrap_or(u32::MAX);
     let most = match kind {
-        Kind::Exec => EXEC_MAX,
+        Kind::Exec | Kind::Warm => EXEC_MAX,
         Kind::Task => TASK_MAX,
         _ => CONTROL_MAX,
     };

@@ -9,7 +9,7 @@ mod task;
 
 pub use message::{
     Attach, Exec, Exited, Fault, Hello, Outcome, Resize, Signal, Size, Started, Stdin, Step, Target, ToGuest,
-    ToHost, Usage, User, Window, put, put_empty,
+    ToHost, Usage, User, Warm, Window, put, put_empty,
 };
 pub use reader::{Part, Reader};
 pub use task::{
@@ -59,6 +59,8 @@ pub enum Kind {
     /// Host: I am another one than you have spoken to. What runs goes on, and belongs to nobody; the guest begins
     /// anew, after the mark, with its first frame.
     Attach = 12,
+    /// Host: keep this interpreter, and copy it for scripts that could be its copies.
+    Warm = 13,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -110,8 +112,10 @@ pub struct Header {
 
 impl Kind {
     fn from_byte(byte: u8) -> Option<Self> {
-        use Kind::{Attach, Data, Eof, Exec, Exited, Fault, Hello, Resize, Signal, Started, Task, Window};
-        [Hello, Exec, Started, Data, Eof, Window, Resize, Signal, Exited, Fault, Task, Attach]
+        use Kind::{
+            Attach, Data, Eof, Exec, Exited, Fault, Hello, Resize, Signal, Started, Task, Warm, Window,
+        };
+        [Hello, Exec, Started, Data, Eof, Window, Resize, Signal, Exited, Fault, Task, Attach, Warm]
             .into_iter()
             .find(|kind| *kind as u8 == byte)
     }
@@ -119,7 +123,7 @@ impl Kind {
     const fn may_come_from(self, side: Side) -> bool {
         match self {
             Self::Data | Self::Eof | Self::Window => true,
-            Self::Exec | Self::Resize | Self::Signal | Self::Task | Self::Attach => {
+            Self::Exec | Self::Resize | Self::Signal | Self::Task | Self::Attach | Self::Warm => {
                 matches!(side, Side::Host)
             }
             Self::Hello | Self::Started | Self::Exited | Self::Fault => matches!(side, Side::Guest),
@@ -146,14 +150,14 @@ impl Kind {
         match self {
             Self::Data => length > 0 && length <= DATA_MAX,
             Self::Eof => length == 0,
-            Self::Exec => length > 0 && length <= EXEC_MAX,
+            Self::Exec | Self::Warm => length > 0 && length <= EXEC_MAX,
             Self::Task => length > 0 && length <= TASK_MAX,
             _ => length > 0 && length <= CONTROL_MAX,
         }
     }
 
     const fn is_about_an_exec(self) -> bool {
-        !matches!(self, Self::Hello | Self::Fault | Self::Attach)
+        !matches!(self, Self::Hello | Self::Fault | Self::Attach | Self::Warm)
     }
 }
 

@@ -2,6 +2,7 @@
 
 use crate::exec::{self, Exec};
 use crate::outbox::{COPY_MAX, Outbox};
+use crate::warm::{self, Warm};
 use alloc::vec::Vec;
 use cofferdam_guest::exit;
 use cofferdam_guest::wire::{
@@ -56,6 +57,8 @@ pub(crate) struct Guest {
     outbox: Outbox,
     signals: Signals,
     execs: Vec<Exec>,
+    /// Copied for scripts.
+    warm: Option<Warm>,
     pid: Pid,
     /// The last batch was a full one.
     more_to_reap: bool,
@@ -64,7 +67,8 @@ pub(crate) struct Guest {
 impl Guest {
     pub(crate) fn new(channel: OwnedFd, signals: Signals, pid: Pid) -> Self {
         let inbox = Reader::new(Side::Host, READ);
-        Self { channel, inbox, outbox: Outbox::new(), signals, execs: Vec::new(), pid, more_to_reap: false }
+        let (outbox, execs) = (Outbox::new(), Vec::new());
+        Self { channel, inbox, outbox, signals, execs, warm: None, pid, more_to_reap: false }
     }
 
     /// Until the host is gone; what the process shall exit with.
@@ -197,7 +201,7 @@ impl Guest {
         }
         let hello = self.hello();
         while let Some(part) = self.inbox.next_part().map_err(|_| End::Fault(Fault::Frame))? {
-            hear(part, &mut self.execs, &mut self.outbox, hello).map_err(End::Fault)?;
+            hear(part, &mut self.execs, &mut self.warm, &mut self.outbox, hello).map_err(End::Fault)?;
         }
         Ok(())
     }
@@ -225,7 +229,13 @@ impl Guest {
 }
 
 /// What comes for an exec that has ended was under way when it did: it is passed over.
-fn hear(part: Part<'_>, execs: &mut Vec<Exec>, outbox: &mut Outbox, hello: Hello) -> Result<(), Fault> {
+fn hear(
+    part: Part<'_>,
+    execs: &mut Vec<Exec>,
+    warm: &mut Option<Warm>,
+    outbox: &mut Outbox,
+    hello: Hello,
+) -> Result<(), Fault> {
     match part {
         Part::Data { id, bytes, .. } => {
             let Some(exec) = execs.iter_mut().find(|exec| exec.id == id) else { return Ok(()) };
@@ -242,7 +252,11 @@ fn hear(part: Part<'_>, execs: &mut Vec<Exec>, outbox: &mut Outbox, hello: Hello
                 outbox.put(Kind::Hello, 0, None, &hello);
                 return Ok(());
             }
-            obey(header, message, execs, outbox)?;
+            if let ToGuest::Warm(request) = message {
+                *warm = Warm::start(&request);
+                return Ok(());
+            }
+            obey(header, message, execs, warm, outbox)?;
         }
     }
     Ok(())
@@ -252,6 +266,7 @@ fn obey(
     header: Header,
     message: ToGuest<'_>,
     execs: &mut Vec<Exec>,
+    warm: &mut Option<Warm>,
     outbox: &mut Outbox,
 ) -> Result<(), Fault> {
     let (id, known) = (header.id, execs.iter().position(|exec| exec.id == header.id));
@@ -267,7 +282,10 @@ fn obey(
     }
     let message = match message {
         ToGuest::Exec(request) => {
-            execs.extend(Exec::start(id, &request, outbox)?);
+            let taken = |pid| execs.iter().any(|exec| exec.is_led_by(pid));
+            let copied = |stdio: [BorrowedFd<'_>; 3]| warm::copy(warm, &request, stdio, taken);
+            let started = Exec::start(id, &request, outbox, copied)?;
+            execs.extend(started);
             return Ok(());
         }
         ToGuest::Task(task) => {
@@ -278,7 +296,7 @@ fn obey(
     };
     let Some(exec) = known.and_then(|at| execs.get_mut(at)) else { return Ok(()) };
     match message {
-        ToGuest::Exec(_) | ToGuest::Task(_) | ToGuest::Attach(_) => (),
+        ToGuest::Exec(_) | ToGuest::Task(_) | ToGuest::Attach(_) | ToGuest::Warm(_) => (),
         ToGuest::Eof => {
             if let Some(input) = &mut exec.input {
                 input.end();

@@ -16,6 +16,7 @@ mod outbox;
 mod streams;
 mod tasks;
 mod terminal;
+mod warm;
 
 use cofferdam_guest::{CHANNEL, exit};
 use cofferdam_sys::signal::Signals;
