@@ -26,7 +26,7 @@ use clap::{Args as ClapArgs, Parser, Subcommand};
 use cofferdam_engine::KeyKind;
 use cofferdam_model::{
     BoxUser, Bytes, Changes, Cores, Isolation, LayerPlace, Mount, Profile, Span, Syscalls, Tier, UserMode,
-    VolumeMount, Weakness,
+    VolumeMount, Warm, Weakness,
 };
 use std::path::PathBuf;
 
@@ -351,6 +351,10 @@ pub(crate) struct Asked {
     /// Have the endpoint for workflow steps (COFFERDAM_STEPS_URL) without a policy too
     #[arg(long)]
     pub(crate) steps: bool,
+    /// Keep a Python interpreter with these modules imported, which `python3 SCRIPT.py` is copied from (sessions that
+    /// stay)
+    #[arg(long, value_name = "python:MODULES")]
+    pub(crate) warm: Option<Warm>,
     /// Wait for the disk whenever the trace is signed
     #[arg(long)]
     pub(crate) durable: bool,

@@ -35,6 +35,7 @@ mod tools;
 mod traces;
 mod trust;
 mod volumes;
+mod warm;
 
 pub use browser::CDP_URL;
 /// Money, as people write it.

@@ -18,8 +18,8 @@ use crate::tiers;
 use crate::tools::{Toolbox, Whose};
 use cofferdam_guest::wire;
 use cofferdam_model::{
-    Body, ChangesDecided, EnforcementReport, Exit, FileChange, RawPath, SessionId, SessionSpec,
-    SessionStarted, Usage,
+    Body, ChangesDecided, EnforcementReport, Exit, FileChange, LayerPlace, RawPath, SessionId, SessionSpec,
+    SessionStarted, Tier, Usage,
 };
 use cofferdam_runtime::{Backend, Base, Begun, Network, RuntimeError, Sandbox, SandboxSpec, ShownFile};
 use cofferdam_sys::terminal::RawMode;
@@ -77,6 +77,10 @@ impl Engine {
         run.spec.check()?;
         if run.spec.sudo {
             let text = "`sudo` is for a session that stays: use `cofferdam session create`, or leave it out";
+            return Err(EngineError::Declined(text.into()));
+        }
+        if !run.spec.warm.python.is_empty() {
+            let text = "`warm` is for sessions that stay: leave it out, or use `cofferdam session create`";
             return Err(EngineError::Declined(text.into()));
         }
         let backend = tiers::choose(&self.home, &run.spec)?;
@@ -207,19 +211,10 @@ impl Engine {
             asked.files = egress.take_files();
         }
         asked.files.extend(files);
-        // Namespaces come into being while we write. Nothing is made yet that others would take for left behind
-        // before the trace is locked, which is what tells them that the session lives. One that stays is born into
-        // its control group, so for it the trace comes first.
-        let early = if way.stays { Some(self.open_trace(&trace, &start, way.durable)?) } else { None };
-        let begun = begin(backend.as_ref(), asked, way.prepared);
-        let recorder = match early {
-            Some(recorder) => recorder,
-            None => self.open_trace(&trace, &start, way.durable)?,
-        };
         let began = Instant::now();
-        // Who holds several looks after leftovers by itself, from time to time.
-        let mut meanwhile = || if way.stays { self.prepare_trace() } else { self.housekeeping() };
-        let opened = begun.and_then(|begun| begun.complete(&mut meanwhile));
+        let mut open_trace = || self.open_trace(&trace, &start, way.durable);
+        let (recorder, opened) =
+            self.make(backend.as_ref(), asked, way.prepared, way.stays, &mut open_trace)?;
         let opened = opened.map_err(EngineError::from).and_then(|mut sandbox| {
             let egress = open_egress(egress, sandbox.as_mut(), &recorder)?;
             let mut report = sandbox.report().clone();
@@ -253,6 +248,36 @@ impl Engine {
                 Err(error)
             }
         }
+    }
+
+    /// The trace, and the sandbox or why there is none. Nothing is made that others would take for left behind before
+    /// the trace is locked, which is what tells them that the session lives:
+    ///
+    /// - One that stays is born into its control group, so for it the trace comes first.
+    /// - What was prepared has a mark of its own. The trace is opened while the last of it is mounted, unless
+    ///   there is a layer on disk.
+    /// - For any other, namespaces come into being while we write.
+    fn make(
+        &self,
+        backend: &dyn Backend,
+        asked: SandboxSpec,
+        prepared: Option<Box<dyn Begun>>,
+        stays: bool,
+        open_trace: &mut dyn FnMut() -> Result<Recorder, EngineError>,
+    ) -> Result<(Recorder, Made), EngineError> {
+        let in_memory = backend.tier() == Tier::Process && asked.layer_place == LayerPlace::Memory;
+        if let Some(begun) = adopted(&asked, prepared) {
+            let mut trace = if in_memory { None } else { Some(Ok(open_trace()?)) };
+            // Whoever prepares its successor makes the place of that one's trace.
+            let made = begun.complete(&mut || trace = trace.take().or_else(|| Some(open_trace())));
+            return Ok((trace.unwrap_or_else(open_trace)?, made));
+        }
+        let early = if stays { Some(open_trace()?) } else { None };
+        let begun = backend.begin(asked);
+        let recorder = early.map_or_else(open_trace, Ok)?;
+        // Who holds several looks after leftovers by itself, from time to time.
+        let mut meanwhile = || if stays { self.prepare_trace() } else { self.housekeeping() };
+        Ok((recorder, begun.and_then(|begun| begun.complete(&mut meanwhile))))
     }
 
     fn open_trace(&self, trace: &Path, start: &Body, durable: bool) -> Result<Recorder, EngineError> {
@@ -359,18 +384,12 @@ pub(crate) struct Way<'a> {
     pub(crate) prepared: Option<Box<dyn Begun>>,
 }
 
-/// What was prepared becomes the sandbox of this spec, if it can.
-fn begin(
-    backend: &dyn Backend,
-    asked: SandboxSpec,
-    prepared: Option<Box<dyn Begun>>,
-) -> Result<Box<dyn Begun>, RuntimeError> {
-    if let Some(mut prepared) = prepared
-        && prepared.adopt(asked.clone()).is_ok()
-    {
-        return Ok(prepared);
-    }
-    backend.begin(asked)
+/// A sandbox, or why there is none.
+type Made = Result<Box<dyn Sandbox>, RuntimeError>;
+
+/// What was prepared, as the sandbox of this spec, if it can be that.
+fn adopted(asked: &SandboxSpec, prepared: Option<Box<dyn Begun>>) -> Option<Box<dyn Begun>> {
+    prepared.and_then(|mut prepared| prepared.adopt(asked.clone()).is_ok().then_some(prepared))
 }
 
 /// Serves the sandbox's doors.

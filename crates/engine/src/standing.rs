@@ -11,11 +11,12 @@ use crate::relay::{Bounds, Ended, ExecId, Io, Relay};
 use crate::session::Decide;
 use crate::syscalls::{Calls, Refused};
 use crate::volumes::Taken;
+use crate::warm;
 use cofferdam_guest::wire;
 use cofferdam_model::{
     BlockedAttempt, Body, BoxUser, Bytes, ChangeOp, Changes, ChangesDecided, Digest, EnforcementReport,
-    ExecExited, ExecStarted, Exit, FileChange, LimitHit, Profile, RawPath, SessionEnded, SessionId,
-    SessionSpec, SkippedChange, Span, Stream, Usage,
+    ExecExited, ExecStarted, Exit, FileChange, LimitHit, Profile, RawPath, SessionChanged, SessionEnded,
+    SessionId, SessionSpec, SkippedChange, Span, Stream, Usage,
 };
 use cofferdam_policy::{Access, Action, Effect, Policy};
 use cofferdam_runtime::{Identity, Sandbox};
@@ -201,6 +202,26 @@ impl Standing {
             }),
         )?;
         Err(EngineError::Unenforceable(format!("refused: the command is not allowed: {reason}")))
+    }
+
+    /// Has an interpreter kept for scripts, if there is to be one. It is on record.
+    pub(crate) fn keep_warm(&self, relay: &mut Relay, spec: &SessionSpec) -> Result<(), EngineError> {
+        if spec.warm.python.is_empty() {
+            return Ok(());
+        }
+        let who = match spec.user {
+            BoxUser::User => self.sandbox.identity(),
+            BoxUser::Root => Identity { name: "root".into(), uid: 0, gid: 0, ..self.sandbox.identity() },
+        };
+        let told = self.egress.as_ref().map_or(&[][..], |egress| &egress.variables);
+        let image = self.image.as_ref().map(|image| &image.config);
+        let environment = environment::build(&spec.env, &who, &self.session, told, &self.caller, image);
+        let user = wire::User { uid: who.uid, gid: who.gid, groups: Vec::new() };
+        let user = (spec.profile == Profile::Box).then_some(user);
+        let detail = format!("{} with {}", warm::PROGRAM, spec.warm.python.join(", "));
+        let body = SessionChanged { what: "warm".into(), by: "spec".into(), detail };
+        self.recorder.append(None, &Body::SessionChanged(body))?;
+        relay.keep_warm(&warm::request(&spec.warm.python, &environment, user))
     }
 
     /// Starts the session's browser, if it is to have one.

@@ -65,7 +65,7 @@ pub use replay::{
 pub use run::{Act, ActKind, Decided, EffectOf, Run, Spent, Status};
 pub use spec::{
     BoxUser, Changes, Isolation, LayerPlace, Limits, Mount, MountError, Profile, SessionSpec, SpecError,
-    UserMode, Weakness,
+    UserMode, Warm, Weakness,
 };
 pub use step::{StepEnded, StepReplanned, StepStarted, StepVia};
 pub use syscall::{SyscallSeen, Syscalls};

@@ -28,6 +28,10 @@ pub enum SpecError {
     Name(String),
     #[error("`image` and `{0}` do not go together: an image has programs of its own")]
     ImageWith(&'static str),
+    #[error(
+        "`warm`: `{0}` is no module of Python: write `python:MODULE,MODULE`, as in `python:openai,requests`"
+    )]
+    Warm(String),
     #[error("`user = \"root\"` needs a box: add `profile = \"box\"` (`--profile box`)")]
     RootWithoutBox,
     #[error("`sudo` needs a box: add `profile = \"box\"` (`--profile box`), or leave it out")]
@@ -204,6 +208,9 @@ pub struct SessionSpec {
     pub require: Vec<String>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub accept: Vec<Weakness>,
+    /// What a session that stays keeps imported for its scripts.
+    #[serde(skip_serializing_if = "Warm::is_default")]
+    pub warm: Warm,
     /// For a session that stays when its commands have ended.
     #[serde(skip_serializing_if = "Live::is_default")]
     pub live: Live,
@@ -221,6 +228,7 @@ impl SessionSpec {
     /// The same for a session that is told later what to run.
     pub fn check_place(&self) -> Result<(), SpecError> {
         self.live.check()?;
+        self.warm.check()?;
         if let Some(name) = self.env.keys().find(|n| n.is_empty() || n.contains(['=', '\0'])) {
             return Err(SpecError::EnvName(name.clone()));
         }
@@ -247,6 +255,42 @@ impl SessionSpec {
             None if self.layer == LayerPlace::Disk && self.limits.disk.is_some() => Err(SpecError::DiskLimit),
             None => Ok(()),
         }
+    }
+}
+
+/// Interpreters that are kept with modules imported, to be copied for scripts.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Warm {
+    /// Modules of `python3`. None: there is no such interpreter.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub python: Vec<String>,
+}
+
+impl Warm {
+    fn is_default(&self) -> bool {
+        self.python.is_empty()
+    }
+
+    fn check(&self) -> Result<(), SpecError> {
+        let is_part = |part: &str| {
+            let plain = part.chars().all(|letter| letter == '_' || letter.is_ascii_alphanumeric());
+            plain && part.starts_with(|letter: char| letter == '_' || letter.is_ascii_alphabetic())
+        };
+        match self.python.iter().find(|module| !module.split('.').all(is_part)) {
+            Some(module) => Err(SpecError::Warm(module.clone())),
+            None => Ok(()),
+        }
+    }
+}
+
+/// `python:MODULE,MODULE`, as on the command line.
+impl FromStr for Warm {
+    type Err = SpecError;
+    fn from_str(text: &str) -> Result<Self, SpecError> {
+        let modules = text.strip_prefix("python:").ok_or_else(|| SpecError::Warm(text.to_owned()))?;
+        let warm = Self { python: modules.split(',').map(str::to_owned).collect() };
+        warm.check().map(|()| warm)
     }
 }
 
@@ -333,6 +377,17 @@ impl FromStr for Mount {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn modules_are_named_as_python_names_them() {
+        let modules = |text: &str| text.parse::<Warm>().map(|warm| warm.python);
+        assert_eq!(modules("python:openai,a.b_2"), Ok(vec!["openai".to_owned(), "a.b_2".to_owned()]));
+        for bad in ["openai", "node:x", "python:", "python:a,,b", "python:os;x", "python:1a", "python:a..b"] {
+            assert!(matches!(modules(bad), Err(SpecError::Warm(_))), "{bad}");
+        }
+        let spec = SessionSpec { warm: Warm { python: vec!["a b".into()] }, ..SessionSpec::default() };
+        assert_eq!(spec.check_place(), Err(SpecError::Warm("a b".into())));
+    }
 
     #[test]
     fn mounts() {

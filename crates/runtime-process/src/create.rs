@@ -2,14 +2,14 @@
 
 use crate::Channels;
 use crate::cgroup::{self, Groups, Version};
+use crate::decide;
 use crate::explain::explain_launch;
-use crate::filter::{self, Choice};
 use crate::late;
 use crate::layer::{self, Layer};
 use crate::layout::{self, Layout};
 use crate::limits::{self, Resolved};
 use crate::network;
-use crate::plan::{self, Decided, Inherited, Room, Scratch, Skeleton};
+use crate::plan::{self, Inherited, Room, Scratch, Skeleton};
 use crate::readback;
 use crate::reap::group_name;
 use crate::report::Settled;
@@ -18,14 +18,15 @@ use crate::sandbox::ProcessSandbox;
 use crate::shown::Placed;
 use crate::supervise;
 use crate::users::{self, Users, Way};
+use crate::wait::{self, Waiting};
 use crate::watch::Ear;
-use cofferdam_model::{EnforcementReport, Profile, Syscalls, Weakness};
+use cofferdam_model::{EnforcementReport, Weakness};
 use cofferdam_runtime::{
     Begun, Doors, Fault, Injected, Network, Recipe, RuntimeError, Sandbox, SandboxSpec, Standing, Step,
     guest_program,
 };
-use cofferdam_sys::boot::{self, Access, Birth, Given, Launched, Op, Resource};
-use cofferdam_sys::{capability, idmap, image, landlock};
+use cofferdam_sys::boot::{self, Birth, Given, Launched, Op};
+use cofferdam_sys::{idmap, image};
 use rustix::net::{AddressFamily, SocketFlags, SocketType};
 use rustix::process::{Signal, WaitId, WaitIdOptions};
 use rustix::thread::UnshareFlags;
@@ -34,14 +35,6 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI32, Ordering};
-
-/// What root inside a box may do, within its own user namespace.
-const BOX_CAPABILITIES: u64 = capability::CHOWN
-    | capability::DAC_OVERRIDE
-    | capability::FOWNER
-    | capability::KILL
-    | capability::SETUID
-    | capability::SETGID;
 
 /// Everything that exists of a sandbox so far. The steps fill it in.
 pub(crate) struct Making {
@@ -56,11 +49,11 @@ pub(crate) struct Making {
     pub(crate) network: Option<network::Wanted>,
     pub(crate) files: Vec<Placed>,
     pub(crate) groups: Groups,
-    given: Given,
+    pub(crate) given: Given,
     /// Helpers that are not needed any more and not yet waited for.
     holders: Vec<idmap::Holder>,
     pub(crate) born_in_group: bool,
-    inherited: Option<Inherited>,
+    pub(crate) inherited: Option<Inherited>,
     pub(crate) upper: Option<OwnedFd>,
     /// Directories that the child handed over, in order.
     pub(crate) handed: VecDeque<OwnedFd>,
@@ -69,6 +62,8 @@ pub(crate) struct Making {
     pub(crate) room: Room,
     /// The scratch space of a skeleton that was made ahead.
     pub(crate) ahead: Option<Scratch>,
+    /// Its guest runs, and waits to be somebody's.
+    pub(crate) waiting: Option<Waiting>,
     /// Whose work dirs the id map is for that was made ahead.
     mapped: Option<(u32, u32)>,
     pub(crate) began: layer::Began,
@@ -120,7 +115,7 @@ pub(crate) const RECIPE: Recipe<Making, Failure> = Recipe(&[
     Step { name: "limits", run: place_groups, undo: nothing },
     Step { name: "layout", run: look_around, undo: nothing },
     Step { name: "layer", run: make_layer, undo: remove_layer },
-    Step { name: "plan", run: hand_over_plan, undo: nothing },
+    Step { name: "plan", run: decide::hand_over, undo: nothing },
     Step { name: GROUPS, run: make_groups, undo: remove_groups },
     Step { name: "supervise", run: supervise::supervise, undo: nothing },
     Step { name: "readback", run: readback::read_back, undo: nothing },
@@ -162,6 +157,7 @@ pub(crate) fn begin(
         place: None,
         room: Room::Only,
         ahead: None,
+        waiting: None,
         mapped: None,
         began: layer::Began::default(),
         system: Vec::new(),
@@ -184,6 +180,10 @@ pub(crate) fn begin(
 impl Begun for Beginning {
     fn adopt(&mut self, spec: SandboxSpec) -> Result<(), RuntimeError> {
         late::adopt(&mut self.0.context, spec).map_err(|failure| told((LAUNCH, failure)))
+    }
+
+    fn go_ahead(&mut self) -> Result<(), RuntimeError> {
+        wait::go_ahead(&mut self.0.context).map_err(|failure| told(("wait", failure)))
     }
 
     fn complete(self: Box<Self>, meanwhile: &mut dyn FnMut()) -> Result<Box<dyn Sandbox>, RuntimeError> {
@@ -221,7 +221,10 @@ pub(crate) fn chosen(m: &Making) -> Result<(&Users, &Layout), Failure> {
 
 fn look_around(m: &mut Making) -> Result<(), Failure> {
     let Some(users) = &m.users else { return chosen(m).map(drop) };
-    let layout = layout::gather(&m.spec, users)?;
+    let layout = match m.waiting.as_mut().and_then(|waiting| waiting.layout.take()) {
+        Some(layout) => layout,
+        None => layout::gather(&m.spec, users)?,
+    };
     map_ids(m, layout.workdir_owner)?;
     m.layout = Some(layout);
     Ok(())
@@ -292,7 +295,10 @@ fn remove_groups(m: &mut Making) {
 }
 
 /// While the child mounts; it waits for them before it closes its root.
-fn make_groups(m: &mut Making) -> Result<(), Failure> {
+pub(crate) fn make_groups(m: &mut Making) -> Result<(), Failure> {
+    if m.waiting.is_some() {
+        return Ok(());
+    }
     let fix = "run `cofferdam doctor` to see what this host lacks";
     if let Err(what) = m.groups.make(&m.limits.cgroup) {
         remove_groups(m);
@@ -309,8 +315,8 @@ pub(crate) fn let_join(m: &Making) -> Result<(), Failure> {
     }
 }
 
-fn place_groups(m: &mut Making) -> Result<(), Failure> {
-    if m.born_in_group || m.without.iter().any(|name| name.starts_with("cgroup")) {
+pub(crate) fn place_groups(m: &mut Making) -> Result<(), Failure> {
+    if m.waiting.is_some() || m.born_in_group || m.without.iter().any(|name| name.starts_with("cgroup")) {
         return Ok(());
     }
     late::place_groups(m)
@@ -361,7 +367,7 @@ fn furnish(m: &mut Making) -> Result<(), Failure> {
     Ok(())
 }
 
-fn scratch(m: &Making) -> Scratch {
+pub(crate) fn scratch(m: &Making) -> Scratch {
     Scratch { bytes: m.limits.scratch, inodes: limits::inodes(m.limits.scratch) }
 }
 
@@ -384,6 +390,7 @@ pub(crate) fn bear(
         }
     };
     let image = image::blank().map_err(|errno| explain_launch("guest image", errno))?;
+    let (theirs, image) = (wait::out_of_the_way(theirs)?, wait::out_of_the_way(image)?);
     let unified = m.groups.groups.iter().find(|group| group.version == Version::V2);
     let unified = unified.and_then(|group| layer::open_dir(&group.path).ok());
     let keep = [keep, &[theirs.as_raw_fd(), image.as_raw_fd()]].concat();
@@ -398,79 +405,13 @@ pub(crate) fn bear(
     image::seal(&image, guest_program()).map_err(|errno| explain_launch("guest image", errno))
 }
 
-fn rlimits(m: &Making) -> Vec<(Resource, u64)> {
-    let mut limits = vec![(Resource::Core, 0), (Resource::OpenFiles, m.limits.files.into())];
-    for (controller, _) in &m.groups.missing {
-        match (controller.name(), m.limits.cgroup.pids, m.spec.limits.memory) {
-            ("pids", Some(pids), _) => limits.push((Resource::Processes, pids.into())),
-            ("memory", _, Some(memory)) => limits.push((Resource::AddressSpace, memory.0)),
-            _ => {}
-        }
-    }
-    limits
-}
-
-pub(crate) fn filter_of(m: &Making) -> Result<Choice, Failure> {
-    let (_, layout) = chosen(m)?;
-    Ok(Choice {
-        nested: m.spec.nested,
-        tracing: m.spec.tracing,
-        writes_host: layout.mounts.iter().any(|asked| asked.mount.writable),
-        notify: !m.without.iter().any(|w| w == "seccomp.record"),
-        all: m.spec.syscalls == Syscalls::All,
-    })
-}
-
-/// Decides all that is left, and lets the child go on.
-pub(crate) fn hand_over_plan(m: &mut Making) -> Result<(), Failure> {
-    let (users, layout) = chosen(m)?;
-    let Some((launched, inherited)) = m.launched.as_ref().zip(m.inherited) else {
-        return chosen(m).map(drop);
-    };
-    let choice = filter_of(m)?;
-    let filtered = !m.without.iter().any(|w| w == "seccomp");
-    let another = matches!(m.room, Room::Another { .. });
-    let in_box = m.spec.profile == Profile::Box;
-    let (uid, gid) = if in_box { (0, 0) } else { (users.uid, users.gid) };
-    let decided = Decided {
-        layout,
-        users,
-        staging: &m.spec.staging,
-        layer: (!m.limits.layer_in_scratch).then_some(m.spec.layer.as_path()),
-        base: &m.spec.base.layers,
-        system: &m.system,
-        room: m.room,
-        scratch: scratch(m),
-        ahead: m.ahead,
-        idmapped: m.given.id_map.is_some(),
-        rlimits: rlimits(m),
-        guest: Access { uid, gid, drop_groups: users.way != Way::Single },
-        keep_capabilities: if in_box { BOX_CAPABILITIES } else { 0 },
-        groups: m.groups.entrances(m.born_in_group),
-        landlock: landlock::version(),
-        nested: m.spec.nested,
-        seccomp: filtered.then(|| (Arc::new(filter::program(choice)), choice.notify)),
-        files: &m.files,
-        // The doors of a place that was kept are served already: nobody knocks at them again.
-        network: m.network.as_ref().filter(|_| !another),
-        inherited,
-        without: &m.without,
-        kvm: m.kvm.as_deref(),
-    };
-    let rest = plan::operations(&decided);
-    if users.way == Way::Range && !another {
-        users.write_maps(launched.pid().as_raw_nonzero().get())?;
-    }
-    launched.perform(rest, &m.given).map_err(hearing)?;
-    Ok(())
-}
-
 pub(crate) fn hearing(errno: rustix::io::Errno) -> RuntimeError {
     RuntimeError::io("hear from the boot child")(errno.into())
 }
 
 /// Ends everything inside: the first process of a pid namespace takes all others with it.
 pub(crate) fn end(m: &mut Making) {
+    m.waiting = None;
     let Some(launched) = &m.launched else { return };
     // What is frozen by version 1 does not even die.
     m.groups.thaw();

@@ -55,11 +55,11 @@ pub(crate) fn explain_launch(doing: &str, errno: Errno) -> Failure {
 pub(crate) fn explain_op(op: &Op, errno: Errno, workdir: &Path) -> Failure {
     let what = format!("{op}: {errno}");
     let fix = match (op, errno) {
-        (Op::Overlay { .. }, Errno::INVAL) => match mounts_below(workdir) {
+        (Op::Overlay { .. } | Op::CarryOverlay { .. }, Errno::INVAL) => match mounts_below(workdir) {
             Some(mount) => format!("the work dir has a mount beneath it, {mount}: unmount it, or choose another work dir"),
             None => "the work dir's file system cannot be the lower side of an overlay: choose a work dir on ext4, xfs, btrfs or tmpfs".into(),
         },
-        (Op::Bind { idmapped: true, .. }, Errno::INVAL | Errno::PERM) => {
+        (Op::Bind { idmapped: true, .. } | Op::Carry { idmapped: true, .. }, Errno::INVAL | Errno::PERM) => {
             "this file system has no idmapped mounts: run as the plain user who owns the work dir".into()
         }
         (Op::Proc { .. }, Errno::PERM) => {

@@ -4,7 +4,7 @@
 use crate::cgroup::{Groups, hierarchies_of};
 use crate::create::{Failure, Making};
 use crate::users::Way;
-use crate::{layer, limits, network, rooted, shown};
+use crate::{layer, limits, network, rooted, shown, wait};
 use cofferdam_model::Weakness;
 use cofferdam_runtime::{RuntimeError, SandboxSpec};
 
@@ -61,6 +61,7 @@ pub(crate) fn adopt(m: &mut Making, spec: SandboxSpec) -> Result<(), Failure> {
     if kind(&spec) != kind(&m.spec) || other_ids || !furnished {
         return Err(refused("it was prepared for another kind of session", "make one from nothing"));
     }
+    wait::check(m, &spec)?;
     let before = m.limits.cgroup;
     m.limits = limits::resolve(&spec.limits, spec.layer_place, spec.pausable);
     m.spec = spec;
@@ -68,10 +69,17 @@ pub(crate) fn adopt(m: &mut Making, spec: SandboxSpec) -> Result<(), Failure> {
     show(m);
     // What holds for all is held already; what is demanded is looked at again.
     let demanded = m.spec.limits.memory.is_some() || m.spec.limits.cpu.is_some();
-    if m.born_in_group && (demanded || m.limits.cgroup != before) {
+    let held = m.born_in_group || m.waiting.is_some();
+    if held && (demanded || m.limits.cgroup != before) {
         // The groups that it was born in get the limits that are wanted now, and those that it lacks are made.
         let made = std::mem::take(&mut m.groups);
         let placed = place_groups(m);
+        // Into one that it is not in, a process that runs would have to be moved.
+        let entrances = made.entrances(false);
+        if m.waiting.is_some() && m.groups.entrances(false).iter().any(|one| !entrances.contains(one)) {
+            m.groups = made;
+            return Err(refused("it lacks a control group", "make one from nothing"));
+        }
         if placed.is_err() || m.groups.make(&m.limits.cgroup).is_err() {
             m.groups = made;
             placed?;

@@ -178,6 +178,27 @@ pub(crate) fn skeleton(spec: &SandboxSpec, users: &Users) -> Layout {
     rooted::emptied(layout, spec)
 }
 
+/// All that can be known of one that waits for a session: what is shown of the host, but no work dir.
+pub(crate) fn unbound(spec: &SandboxSpec, users: &Users) -> Layout {
+    Layout {
+        proc_read_only: existing("/proc", PROC_READ_ONLY),
+        proc_masked: existing("/proc", PROC_MASKED),
+        toolchains: toolchains(&spec.home, &spec.path, users),
+        ..skeleton(spec, users)
+    }
+}
+
+impl Layout {
+    /// Whether what was made for that one is what this one wants.
+    pub(crate) fn has_been_made_as(&self, made: &Self) -> bool {
+        let host = |l: &Self| (l.system.clone(), l.var.clone(), l.etc_masked.clone(), l.passwd.clone());
+        let own = |l: &Self| (l.home.clone(), l.toolchains.clone(), l.gitconfig.clone(), l.root_home);
+        let proc = |l: &Self| (l.proc_read_only.clone(), l.proc_masked.clone());
+        let plain = self.programs.is_none() && self.root.is_none();
+        plain && host(self) == host(made) && own(self) == own(made) && proc(self) == proc(made)
+    }
+}
+
 /// In an image it is where its accounts say, in a box the user has a home of its own; else it is where the caller's is.
 pub(crate) fn inside_home(spec: &SandboxSpec) -> PathBuf {
     if let Some(root) = &spec.root {

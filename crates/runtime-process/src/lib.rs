@@ -6,6 +6,7 @@
 mod caller;
 mod cgroup;
 mod create;
+mod decide;
 mod doctor;
 mod elsewhere;
 mod explain;
@@ -29,6 +30,7 @@ mod supervise;
 mod syscalls;
 mod users;
 mod view;
+mod wait;
 mod watch;
 mod watched;
 

@@ -7,16 +7,20 @@ mod sudo;
 
 use crate::layout::Layout;
 use crate::network;
-use crate::shown::Placed;
+use crate::shown::{self, Placed};
 use crate::users::{Users, Way};
 use cofferdam_sys::boot::{Access, Kept, Op, Resource};
 use cofferdam_sys::landlock::{Grant, Ruleset};
+use cofferdam_sys::late::Binding;
 use cofferdam_sys::seccomp::Program;
 use rustix::thread::UnshareFlags;
 use scene::{c, off};
 use std::os::fd::RawFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+
+/// Something to write to that only Landlock forbids.
+const PROBE: &str = "/run/cofferdam.probe";
 
 /// Everything that is decided, and what it needs of already open things.
 pub(crate) struct Decided<'a> {
@@ -174,11 +178,61 @@ pub(crate) fn operations(d: &Decided<'_>) -> Vec<Op> {
     join_groups(d, &mut ops);
     close_root(d, &mut ops);
     finish_namespaces(d, &mut ops);
+    ops.extend(d.rlimits.iter().map(|&(resource, value)| Op::Limit { resource, value }));
     drop_privileges(d, &mut ops);
-    ops.push(Op::Descriptors { channel: d.inherited.channel });
+    ops.push(Op::Descriptors { channel: d.inherited.channel, waits: false });
     confine(d, &mut ops);
     ops.push(Op::Execute { image: d.inherited.image, name: c"cofferdam-guest".into() });
     ops
+}
+
+/// All that can be made of a place and its room before it is known whose they are. The guest runs at the end of it,
+/// under everything but the rules on files, and waits.
+pub(crate) fn ahead(d: &Decided<'_>) -> Vec<Op> {
+    let mut ops = Vec::with_capacity(80);
+    ops.push(Op::KeepPlace);
+    scene::proc(d, &mut ops);
+    scene::home(d, &mut ops);
+    join_groups(d, &mut ops);
+    close_root(d, &mut ops);
+    finish_namespaces(d, &mut ops);
+    drop_privileges(d, &mut ops);
+    ops.push(Op::Descriptors { channel: d.inherited.channel, waits: true });
+    guard(d, &mut ops);
+    ops.push(Op::Execute { image: d.inherited.image, name: c"cofferdam-guest".into() });
+    ops
+}
+
+/// What the steward of one that waits does first: it goes where rooms are made.
+pub(crate) fn steward(staging: &Path, place: RawFd) -> Vec<Op> {
+    let join = Op::Join { namespace: place, kind: Kept::Mounts };
+    vec![Op::DieWithSupervisor, join, Op::Enter { at: c(staging.join("root")) }]
+}
+
+/// What is left when it is known whose it is, for the steward: what all rooms of the place have, then what stands in
+/// this one, which it enters for that.
+pub(crate) fn late(d: &Decided<'_>, room: RawFd) -> Vec<Op> {
+    let mut ops = Vec::with_capacity(40);
+    if let Some(made) = d.ahead {
+        scene::resize(d, made, &mut ops);
+    }
+    scene::files(d, &mut ops);
+    scene::layers(d, &mut ops);
+    scene::carry(d, &mut ops);
+    ops.push(Op::Join { namespace: room, kind: Kept::Mounts });
+    ops.push(Op::Writable { at: c("/") });
+    ops.push(Op::Enter { at: c("/") });
+    scene::put(d, &mut ops);
+    shown::cover(d.files, &mut ops);
+    ops.push(Op::ReadOnly { at: c("/") });
+    ops.push(Op::Leave);
+    ops
+}
+
+/// What its guest then forbids itself.
+pub(crate) fn binding(d: &Decided<'_>) -> Binding {
+    let abi = d.landlock.filter(|_| !off(d, "landlock"));
+    Binding { probe: c(PROBE), rules: abi.map(|abi| ruleset(d, abi)) }
 }
 
 /// As late as the host's files can be named: the supervisor makes the groups meanwhile.
@@ -206,7 +260,6 @@ fn finish_namespaces(d: &Decided<'_>, ops: &mut Vec<Op>) {
 }
 
 fn drop_privileges(d: &Decided<'_>, ops: &mut Vec<Op>) {
-    ops.extend(d.rlimits.iter().map(|&(resource, value)| Op::Limit { resource, value }));
     if d.users.way != Way::Single {
         ops.push(Op::Become { who: d.guest });
         // Changing ids clears it.
@@ -225,7 +278,11 @@ fn confine(d: &Decided<'_>, ops: &mut Vec<Op>) {
     if let Some(abi) = d.landlock.filter(|_| !off(d, "landlock")) {
         ops.push(Op::Landlock { ruleset: ruleset(d, abi) });
     }
-    ops.push(Op::ProbeLandlock { at: c("/run/cofferdam.probe") });
+    ops.push(Op::ProbeLandlock { at: c(PROBE) });
+    guard(d, ops);
+}
+
+fn guard(d: &Decided<'_>, ops: &mut Vec<Op>) {
     if let Some(network) = d.network.filter(|_| !off(d, "namespace.net")) {
         ops.push(Op::ProbeDoors { at: network.knocks() });
     }
@@ -293,6 +350,17 @@ mod tests {
     }
 
     fn performed_with(layout: &Layout, without: &[&str], network: Option<&network::Wanted>) -> Vec<String> {
+        planned(layout, without, network, |d| {
+            first(d.users, network, d.without).into_iter().chain(operations(d)).collect()
+        })
+    }
+
+    fn planned(
+        layout: &Layout,
+        without: &[&str],
+        network: Option<&network::Wanted>,
+        plan: impl FnOnce(&Decided<'_>) -> Vec<Op>,
+    ) -> Vec<String> {
         let without: Vec<String> = without.iter().map(|w| (*w).to_owned()).collect();
         let decided = Decided {
             layout,
@@ -319,10 +387,15 @@ mod tests {
             kvm: None,
         };
         let mut kernel = Recorder::default();
-        for op in first(decided.users, network, decided.without).into_iter().chain(operations(&decided)) {
+        for op in plan(&decided) {
             kernel.perform(&op).unwrap();
         }
         kernel.performed
+    }
+
+    fn in_order(ops: &[String], order: &[&str]) {
+        let places: Vec<usize> = order.iter().map(|start| position(ops, start)).collect();
+        assert!(places.is_sorted(), "{order:?} came in the order {places:?}");
     }
 
     fn position(ops: &[String], start: &str) -> usize {
@@ -358,6 +431,83 @@ mod tests {
             ops.len() - 2,
             "nothing may come between the filter and the guest"
         );
+    }
+
+    /// What waits has nothing of anyone's, and is held by everything but the rules that name what it will have.
+    #[test]
+    fn one_that_waits_is_closed_before_its_guest_runs() {
+        let doors = network::look(false);
+        let ops = planned(&layout(Vec::new()), &[], Some(&doors), ahead);
+        let order = [
+            "keep-place",
+            "proc",
+            "bind ../scratch/home on home/ada rw",
+            "await-supervisor",
+            "join-group",
+            "read-only .",
+            "pivot-root",
+            "bound-capabilities 0x0",
+            "capabilities 0x0",
+            "no-new-privileges",
+            "descriptors and wait",
+            "probe-doors",
+            "seccomp",
+            "execute",
+        ];
+        in_order(&ops, &order);
+        assert_eq!(position(&ops, "seccomp"), ops.len() - 2);
+        for absent in ["overlay", "landlock", "rlimit", "bind /home"] {
+            assert!(!ops.iter().any(|op| op.starts_with(absent)), "{absent} in {ops:#?}");
+        }
+    }
+
+    /// The host's paths are taken hold of where they can be named, and put down where they cannot.
+    #[test]
+    fn what_comes_late_is_carried_into_the_room_and_the_room_closed_again() {
+        let asked = |target: &str, writable| Asked {
+            mount: Mount { source: "/data".into(), target: target.into(), writable },
+            owner: (7, 7),
+            is_dir: true,
+        };
+        let with = layout(vec![asked("/one", false), asked("/two", true)]);
+        let ops = planned(&with, &[], None, |d| late(d, 9));
+        let order = [
+            "whiteout ../scratch/layer/upper/a/.env",
+            "hand-over ../scratch/layer/upper",
+            "bind /home/ada/work on ../lower ro",
+            "carry-overlay ../lower",
+            "carry /data ro nodev",
+            "carry /data rw nodev",
+            "join Mounts",
+            "writable /",
+            "put home/ada/work",
+            "put one",
+            "put two",
+            "read-only /",
+            "leave",
+        ];
+        in_order(&ops, &order);
+        assert_eq!(position(&ops, "leave"), ops.len() - 1);
+        let room = &ops[position(&ops, "join")..];
+        assert!(
+            !room.iter().any(|op| op.contains("/data")),
+            "no path of the host is named inside: {room:#?}"
+        );
+    }
+
+    #[test]
+    fn a_guest_that_waits_is_told_the_rules_of_any_other() {
+        let mut rules = None;
+        planned(&layout(Vec::new()), &[], None, |d| {
+            rules = Some((binding(d), ruleset(d, 7)));
+            Vec::new()
+        });
+        let (told, own) = rules.unwrap();
+        assert_eq!((told.probe.to_str().unwrap(), told.rules), (PROBE, Some(own)));
+        planned(&layout(Vec::new()), &["landlock"], None, |d| {
+            assert_eq!(binding(d).rules, None);
+            Vec::new()
+        });
     }
 
     #[test]

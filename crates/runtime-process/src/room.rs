@@ -6,6 +6,7 @@
 
 use crate::caller;
 use crate::create::{self, Failure, Making};
+use crate::decide;
 use crate::layer::archive;
 use crate::layer::{self, FileDiff, Layer, Stack, Watch, text_diff};
 use crate::layout;
@@ -157,7 +158,7 @@ fn enter(m: &mut Making, rooms: &mut Rooms, report: &EnforcementReport) -> Resul
     m.room = Room::Another { levels };
     bear(m).map_err(failed)?;
     let result = (|| {
-        create::hand_over_plan(m)?;
+        decide::hand_over(m)?;
         create::let_join(m)?;
         supervise::supervise(m)?;
         rooms.below = m.handed.pop_front();

@@ -111,6 +111,16 @@ pub(crate) fn show(files: &[Placed], ops: &mut Vec<Op>) {
     }
 }
 
+/// Covers the host's files once more, in a room of a place where they are shown already.
+pub(crate) fn cover(files: &[Placed], ops: &mut Vec<Op>) {
+    for (number, Placed { path, place, .. }) in files.iter().enumerate() {
+        if *place == Place::Covers {
+            let at = c(path.strip_prefix("/").unwrap_or(path));
+            ops.push(Op::Bind { from: c(&made(number)), at, attr: Attr::READ_ONLY, idmapped: false });
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

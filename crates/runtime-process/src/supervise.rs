@@ -1,21 +1,51 @@
 //! The supervisor's part of a boot: it hears what the child has to say until the guest runs, and answers.
 
-use crate::create::{Failure, Making, chosen, filter_of, hearing};
+use crate::create::{Failure, Making, chosen, hearing};
+use crate::decide::filter_of;
 use crate::explain::explain_op;
 use crate::report::Settled;
 use crate::room::Place;
+use crate::wait;
 use crate::watch::Ear;
+use cofferdam_sys::Errno;
 use cofferdam_sys::boot::{Launched, Message};
 
 /// While the child works, until the guest runs.
 pub(crate) fn supervise(m: &mut Making) -> Result<(), Failure> {
-    let Some(mut launched) = m.launched.take() else { return chosen(m).map(drop) };
+    if m.waiting.is_some() {
+        return wait::finish(m);
+    }
+    match listen(m)? {
+        false => Ok(()),
+        true => Err(Failure::What("the guest waits for nobody".into(), "report this".into())),
+    }
+}
+
+/// The same for one that is prepared: until its guest runs and waits.
+pub(crate) fn until_it_waits(m: &mut Making) -> Result<(), Failure> {
+    match listen(m)? {
+        true => Ok(()),
+        false => Err(Failure::What("the guest did not wait".into(), "report this".into())),
+    }
+}
+
+/// Whether the guest waits.
+fn listen(m: &mut Making) -> Result<bool, Failure> {
+    let Some(mut launched) = m.launched.take() else { return chosen(m).map(|_| false) };
     let result = converse(m, &mut launched);
     m.launched = Some(launched);
     result
 }
 
-fn converse(m: &mut Making, launched: &mut Launched) -> Result<(), Failure> {
+/// What the operation at this position could not do.
+pub(crate) fn failed(m: &Making, child: &Launched, at: usize, errno: Errno) -> Failure {
+    child.op(at).map_or_else(
+        || Failure::What("an unknown operation failed".into(), "report this".into()),
+        |op| explain_op(op, errno, &m.spec.workdir),
+    )
+}
+
+fn converse(m: &mut Making, launched: &mut Launched) -> Result<bool, Failure> {
     loop {
         match launched.hear().map_err(hearing)? {
             Message::LandlockProbe(errno) => {
@@ -36,17 +66,15 @@ fn converse(m: &mut Making, launched: &mut Launched) -> Result<(), Failure> {
                 let guest = m.guest.clone();
                 m.doors = m.network.as_ref().map(|network| network.doors(guest, fds)).transpose()?;
             }
-            Message::Failed { at, errno } => {
-                let workdir = &m.spec.workdir;
-                return Err(launched.op(at).map_or_else(
-                    || Failure::What("an unknown operation failed".into(), "report this".into()),
-                    |op| explain_op(op, errno, workdir),
-                ));
+            Message::Failed { at, errno } => return Err(failed(m, launched, at, errno)),
+            Message::Waiting => return Ok(true),
+            Message::Done => {
+                return Err(Failure::What("the child left before its time".into(), "report this".into()));
             }
             Message::Started => {
                 // They are shown; other rooms of the place have them too.
                 m.files = Vec::new();
-                return Ok(());
+                return Ok(false);
             }
         }
     }

@@ -203,6 +203,12 @@ pub trait Begun {
     /// stays, whether it has doors. All else is bound by this.
     fn adopt(&mut self, spec: SandboxSpec) -> Result<(), RuntimeError>;
 
+    /// Takes it as far as it can be taken before it is known whose it is: the less is left for who comes. Where that
+    /// is no further, it stays as it is. After an error it is of no use.
+    fn go_ahead(&mut self) -> Result<(), RuntimeError> {
+        Ok(())
+    }
+
     /// Makes the rest of it, and calls `meanwhile` once, at a moment in which there is only waiting to do.
     fn complete(self: Box<Self>, meanwhile: &mut dyn FnMut()) -> Result<Box<dyn Sandbox>, RuntimeError>;
 }

@@ -1,8 +1,8 @@
-//! The one descriptor a program is started with.
+//! The descriptors a program is started with.
 
 #[cfg(feature = "std")]
 use crate::syscall::{number, syscall};
-use core::sync::atomic::{AtomicBool, Ordering};
+use core::sync::atomic::{AtomicU32, Ordering};
 use rustix::fd::{BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use rustix::io::{Errno, FdFlags};
 
@@ -28,13 +28,15 @@ pub const fn standard() -> [BorrowedFd<'static>; 3] {
     unsafe { [BorrowedFd::borrow_raw(0), BorrowedFd::borrow_raw(1), BorrowedFd::borrow_raw(2)] }
 }
 
-static TAKEN: AtomicBool = AtomicBool::new(false);
+/// By their numbers.
+static TAKEN: AtomicU32 = AtomicU32::new(0);
 
 /// Takes over a descriptor that this process was started with and keeps it from the programs it runs. Once
 /// only: a second owner would close what the first still uses. `number` is fixed by whoever starts us, before
 /// we open anything.
 pub fn inherited(number: RawFd) -> Result<OwnedFd, Errno> {
-    if number < 0 || TAKEN.swap(true, Ordering::Relaxed) {
+    let bit = u32::try_from(number).ok().and_then(|number| 1u32.checked_shl(number)).ok_or(Errno::BADF)?;
+    if TAKEN.fetch_or(bit, Ordering::Relaxed) & bit != 0 {
         return Err(Errno::BADF);
     }
     // SAFETY: not -1; a closed number makes the next call fail and is borrowed no longer than that.

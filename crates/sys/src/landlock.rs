@@ -4,12 +4,13 @@
 //! does not cover the merged mount. The `landlock` crate does this too, but allocates, which a boot child of a
 //! threaded process must not.
 
-use crate::raw;
-use crate::syscall::syscall;
-use rustix::fd::{AsRawFd, OwnedFd};
+use crate::syscall::{number, syscall};
+use alloc::ffi::CString;
+use alloc::vec::Vec;
+use core::ffi::CStr;
+use rustix::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use rustix::fs::{CWD, Mode, OFlags};
 use rustix::io::Errno;
-use std::ffi::{CStr, CString};
 
 const EXECUTE: u64 = 1 << 0;
 const READ_FILE: u64 = 1 << 2;
@@ -33,6 +34,7 @@ pub enum Grant {
 }
 
 /// A ruleset for one version of the interface. What no rule grants is refused.
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Ruleset {
     abi: u32,
     files: bool,
@@ -56,7 +58,7 @@ struct PathBeneath {
 pub fn version() -> Option<u32> {
     const VERSION: usize = 1;
     // SAFETY: with a null attribute and this flag the kernel only returns a number.
-    let version = unsafe { syscall(libc::SYS_landlock_create_ruleset as usize, [0, 0, VERSION]) };
+    let version = unsafe { syscall(number::LANDLOCK_CREATE_RULESET, [0, 0, VERSION]) };
     version.ok().and_then(|v| u32::try_from(v).ok()).filter(|&v| v > 0)
 }
 
@@ -68,6 +70,31 @@ impl Ruleset {
     /// No rules on files, because they would forbid nested mounts; only what a process can reach of others.
     pub fn scopes_only(abi: u32) -> Self {
         Self { abi, files: false, rules: Vec::new() }
+    }
+
+    /// As bytes, for a process that restricts itself.
+    pub fn encode(&self) -> Vec<u8> {
+        let mut out = Vec::from(self.abi.to_le_bytes());
+        out.push(u8::from(self.files));
+        for (path, grant) in &self.rules {
+            out.push(*grant as u8);
+            // With its NUL, which ends it.
+            out.extend_from_slice(path.as_bytes_with_nul());
+        }
+        out
+    }
+
+    /// All of the bytes, or nothing.
+    pub fn decode(bytes: &[u8]) -> Option<Self> {
+        let (abi, bytes) = bytes.split_first_chunk()?;
+        let (files, mut bytes) = bytes.split_first()?;
+        let mut rules = Vec::new();
+        while let Some((grant, rest)) = bytes.split_first() {
+            let path = CStr::from_bytes_until_nul(rest).ok()?;
+            rules.push((path.into(), Grant::from_byte(*grant)?));
+            bytes = rest.get(path.count_bytes() + 1..)?;
+        }
+        Some(Self { abi: u32::from_le_bytes(*abi), files: *files != 0, rules })
     }
 
     fn handled(&self) -> u64 {
@@ -98,6 +125,10 @@ impl Ruleset {
 }
 
 impl Grant {
+    fn from_byte(byte: u8) -> Option<Self> {
+        [Self::Read, Self::ReadAndWrite, Self::All].into_iter().find(|grant| *grant as u8 == byte)
+    }
+
     fn bits(self, is_dir: bool) -> u64 {
         let read = EXECUTE | READ_FILE | READ_DIR;
         let bits = match self {
@@ -117,14 +148,16 @@ pub(crate) fn restrict(ruleset: &Ruleset) -> Result<(), Errno> {
     let attr = RulesetAttr { handled_fs: ruleset.handled(), handled_net: 0, scoped: ruleset.scoped() };
     // Older kernels check that what they do not know is zero, so the full size is always right: but before
     // version 4 they refuse a longer struct with any bit set, and none is.
-    let args = [std::ptr::from_ref(&attr) as usize, size_of::<RulesetAttr>(), 0];
+    let args = [core::ptr::from_ref(&attr) as usize, size_of::<RulesetAttr>(), 0];
     // SAFETY: the pointer is to a live struct of the given size.
-    let set = raw::owned(unsafe { syscall(libc::SYS_landlock_create_ruleset as usize, args) }?);
+    let set = unsafe { syscall(number::LANDLOCK_CREATE_RULESET, args) }?;
+    // SAFETY: the kernel has just made this descriptor, and nobody else owns it.
+    let set = unsafe { OwnedFd::from_raw_fd(set as RawFd) };
     for (path, grant) in &ruleset.rules {
         add_rule(&set, path, *grant, ruleset.handled())?;
     }
     // SAFETY: takes a descriptor and a flag, no pointers.
-    unsafe { syscall(libc::SYS_landlock_restrict_self as usize, [set.as_raw_fd() as usize, 0]) }.map(drop)
+    unsafe { syscall(number::LANDLOCK_RESTRICT_SELF, [set.as_raw_fd() as usize, 0]) }.map(drop)
 }
 
 fn add_rule(set: &OwnedFd, path: &CStr, grant: Grant, handled: u64) -> Result<(), Errno> {
@@ -132,9 +165,9 @@ fn add_rule(set: &OwnedFd, path: &CStr, grant: Grant, handled: u64) -> Result<()
     let parent = rustix::fs::openat(CWD, path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?;
     let is_dir = rustix::fs::FileType::from_raw_mode(rustix::fs::fstat(&parent)?.st_mode).is_dir();
     let rule = PathBeneath { allowed: grant.bits(is_dir) & handled, parent: parent.as_raw_fd() };
-    let args = [set.as_raw_fd() as usize, PATH_BENEATH, std::ptr::from_ref(&rule) as usize, 0];
+    let args = [set.as_raw_fd() as usize, PATH_BENEATH, core::ptr::from_ref(&rule) as usize, 0];
     // SAFETY: the pointer is to a live, packed struct as the kernel defines it.
-    unsafe { syscall(libc::SYS_landlock_add_rule as usize, args) }.map(drop)
+    unsafe { syscall(number::LANDLOCK_ADD_RULE, args) }.map(drop)
 }
 
 /// Opens a file for writing that every other control would allow. Returns the errno, or 0 where it opened.
@@ -142,5 +175,21 @@ pub(crate) fn probe(at: &CStr) -> i32 {
     match rustix::fs::openat(CWD, at, OFlags::WRONLY | OFlags::CLOEXEC, Mode::empty()) {
         Ok(_) => 0,
         Err(errno) => errno.raw_os_error(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_ruleset_survives_being_sent() {
+        let rules = Vec::from([(c"/".into(), Grant::Read), (c"/work dir".into(), Grant::All)]);
+        for set in [Ruleset::new(7, rules), Ruleset::scopes_only(6)] {
+            assert_eq!(Ruleset::decode(&set.encode()), Some(set));
+        }
+        for bad in [&b""[..], b"\x07\0\0\0", b"\x07\0\0\0\x01\x00/no-end", b"\x07\0\0\0\x01\x09/\0"] {
+            assert_eq!(Ruleset::decode(bad), None, "{bad:?}");
+        }
     }
 }

@@ -27,8 +27,6 @@ pub mod keyring;
 #[cfg(all(feature = "std", target_arch = "x86_64"))]
 pub mod kvm;
 #[cfg(feature = "std")]
-pub mod landlock;
-#[cfg(feature = "std")]
 pub mod machine;
 #[cfg(feature = "std")]
 pub mod memory;
@@ -51,6 +49,8 @@ mod raw;
 pub mod descriptor;
 #[cfg(all(target_arch = "x86_64", any(test, all(not(feature = "std"), target_feature = "crt-static"))))]
 pub mod freestanding;
+pub mod landlock;
+pub mod late;
 pub mod reap;
 pub mod signal;
 pub mod spawn;

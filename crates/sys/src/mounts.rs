@@ -28,7 +28,7 @@ pub(crate) fn make_private() -> Result<(), Errno> {
     rustix::mount::mount_change(c"/", MountPropagationFlags::REC | MountPropagationFlags::PRIVATE)
 }
 
-fn attach(mount: BorrowedFd<'_>, at: &CStr) -> Result<(), Errno> {
+pub(crate) fn attach(mount: BorrowedFd<'_>, at: &CStr) -> Result<(), Errno> {
     rustix::mount::move_mount(mount, c"", CWD, at, MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH)
 }
 
@@ -61,6 +61,11 @@ pub(crate) fn resize(at: &CStr, options: &CStr) -> Result<(), Errno> {
 
 /// A recursive bind whose attributes hold from the moment it can be seen.
 pub(crate) fn bind(from: &CStr, at: &CStr, attr: Attr, idmap: Option<&OwnedFd>) -> Result<(), Errno> {
+    attach(cloned(from, attr, idmap)?.as_fd(), at)
+}
+
+/// The same, mounted nowhere yet.
+pub(crate) fn cloned(from: &CStr, attr: Attr, idmap: Option<&OwnedFd>) -> Result<OwnedFd, Errno> {
     let flags = OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC;
     let recursive = if idmap.is_some() { OpenTreeFlags::empty() } else { OpenTreeFlags::AT_RECURSIVE };
     let tree = rustix::mount::open_tree(CWD, from, flags | recursive)?;
@@ -72,19 +77,18 @@ pub(crate) fn bind(from: &CStr, at: &CStr, attr: Attr, idmap: Option<&OwnedFd>) 
         userns: idmap.map_or(0, |map| map.as_raw_fd() as u64),
     };
     raw::mount_setattr(tree.as_fd(), c"", libc::AT_EMPTY_PATH | deep, &set)?;
-    attach(tree.as_fd(), at)
+    Ok(tree)
 }
 
-/// `volatile`: the layer is thrown away or copied out by us, so nobody waits for a disk.
+/// Mounted nowhere yet. `volatile`: the layer is thrown away or copied out by us, so nobody waits for a disk.
 pub(crate) fn overlay(
     lower: &[CString],
     upper: Option<(&CStr, &CStr)>,
-    at: &CStr,
     userxattr: bool,
-) -> Result<(), Errno> {
-    match stack(lower, false, upper, at, userxattr) {
+) -> Result<OwnedFd, Errno> {
+    match stack(lower, false, upper, userxattr) {
         // Before Linux 6.8 they have to be named all at once.
-        Err(Errno::INVAL) if lower.len() > 1 => stack(lower, true, upper, at, userxattr),
+        Err(Errno::INVAL) if lower.len() > 1 => stack(lower, true, upper, userxattr),
         done => done,
     }
 }
@@ -116,9 +120,8 @@ fn stack(
     lower: &[CString],
     together: bool,
     upper: Option<(&CStr, &CStr)>,
-    at: &CStr,
     userxattr: bool,
-) -> Result<(), Errno> {
+) -> Result<OwnedFd, Errno> {
     let context = rustix::mount::fsopen(c"overlay", FsOpenFlags::FSOPEN_CLOEXEC)?;
     let set = |key: &CStr, value: &CStr| rustix::mount::fsconfig_set_string(context.as_fd(), key, value);
     let flag = |key: &CStr| rustix::mount::fsconfig_set_flag(context.as_fd(), key);
@@ -142,8 +145,7 @@ fn stack(
     rustix::mount::fsconfig_create(context.as_fd())?;
     let attr = ATTR_NOSUID | ATTR_NODEV | if upper.is_none() { ATTR_RDONLY } else { 0 };
     let attr = MountAttrFlags::from_bits_retain(attr as u32);
-    let mount = rustix::mount::fsmount(context.as_fd(), FsMountFlags::FSMOUNT_CLOEXEC, attr)?;
-    attach(mount.as_fd(), at)
+    rustix::mount::fsmount(context.as_fd(), FsMountFlags::FSMOUNT_CLOEXEC, attr)
 }
 
 pub(crate) fn proc(at: &CStr) -> Result<(), Errno> {
@@ -160,6 +162,12 @@ pub(crate) fn devpts(at: &CStr) -> Result<(), Errno> {
 
 pub(crate) fn read_only(at: &CStr) -> Result<(), Errno> {
     let set = MountAttr { set: ATTR_RDONLY, clear: 0, propagation: 0, userns: 0 };
+    raw::mount_setattr(CWD, at, 0, &set)
+}
+
+/// Takes that back, for who puts more into it.
+pub(crate) fn writable(at: &CStr) -> Result<(), Errno> {
+    let set = MountAttr { set: 0, clear: ATTR_RDONLY, propagation: 0, userns: 0 };
     raw::mount_setattr(CWD, at, 0, &set)
 }
 

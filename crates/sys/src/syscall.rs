@@ -21,6 +21,9 @@ pub(crate) mod number {
     pub(crate) const SIGNALFD4: usize = 289;
     pub(crate) const DUP3: usize = 292;
     pub(crate) const CLOSE_RANGE: usize = 436;
+    pub(crate) const LANDLOCK_CREATE_RULESET: usize = 444;
+    pub(crate) const LANDLOCK_ADD_RULE: usize = 445;
+    pub(crate) const LANDLOCK_RESTRICT_SELF: usize = 446;
 }
 
 #[cfg(target_arch = "aarch64")]
@@ -35,6 +38,9 @@ pub(crate) mod number {
     pub(crate) const EXECVE: usize = 221;
     pub(crate) const WAIT4: usize = 260;
     pub(crate) const CLOSE_RANGE: usize = 436;
+    pub(crate) const LANDLOCK_CREATE_RULESET: usize = 444;
+    pub(crate) const LANDLOCK_ADD_RULE: usize = 445;
+    pub(crate) const LANDLOCK_RESTRICT_SELF: usize = 446;
 }
 
 /// Makes a system call with up to six arguments (absent ones are zero).

@@ -2,8 +2,8 @@
 //! written a lot. Samples alternate, from a released build; `session show` of the same session is the floor that
 //! no question to the supervisor gets below, and `bwrap` what others take from nothing.
 
-use super::rounds;
-use super::stats::{self, Summary};
+use super::stats::{self, Estimate, Summary};
+use super::{asker, rounds, script};
 use crate::command::{self, CommandError};
 use fastrand::Rng;
 use serde::Serialize;
@@ -23,14 +23,19 @@ pub(crate) struct Live {
     written: u64,
     #[arg(long)]
     json: bool,
+    /// Measure this program instead of building one
+    #[arg(long)]
+    program: Option<PathBuf>,
 }
 
 #[derive(Debug, thiserror::Error)]
-enum LiveError {
+pub(super) enum LiveError {
     #[error(transparent)]
     Command(#[from] CommandError),
     #[error("`cofferdam {0}` printed nothing")]
     Silent(String),
+    #[error("the supervisor could not be asked: {0}")]
+    Asking(#[from] std::io::Error),
 }
 
 #[derive(Debug, Serialize)]
@@ -40,11 +45,17 @@ struct Row {
     summary: Summary,
 }
 
+#[derive(Debug, Serialize)]
+struct Ratio<'a> {
+    name: &'a str,
+    value: Option<Estimate>,
+}
+
 /// A state directory with a supervisor of its own.
-struct Place {
+pub(super) struct Place {
     cofferdam: PathBuf,
     home: PathBuf,
-    work: PathBuf,
+    pub(super) work: PathBuf,
 }
 
 impl Place {
@@ -58,7 +69,7 @@ impl Place {
         Ok(place)
     }
 
-    fn call(&self, words: &[&str]) -> Result<String, CommandError> {
+    pub(super) fn call(&self, words: &[&str]) -> Result<String, CommandError> {
         let mut ours = Command::new(&self.cofferdam);
         ours.args(words).env("COFFERDAM_HOME", &self.home).current_dir(&self.work);
         command::stdout(&mut ours).map(|text| text.trim().to_owned())
@@ -92,8 +103,11 @@ impl Drop for Place {
     }
 }
 
-const NAMES: [&str; 6] = [
-    "question to the supervisor (floor)",
+const NAMES: [&str; 9] = [
+    "echo, bare (floor)",
+    "asked: create to first byte",
+    "asked: create to first byte, prepared",
+    "question to the supervisor",
     "session create",
     "session create, prepared",
     "create to first byte",
@@ -102,7 +116,10 @@ const NAMES: [&str; 6] = [
 ];
 
 pub(crate) fn main(args: &Live) -> crate::Outcome {
-    let cofferdam = crate::dist::build(&crate::workspace::root())?;
+    let cofferdam = match &args.program {
+        Some(program) => std::path::absolute(program)?,
+        None => crate::dist::build(&crate::workspace::root())?,
+    };
     // Beside the build, not in the temporary directory: that is memory on many machines.
     let dir = tempfile::Builder::new()
         .prefix("bench-live.")
@@ -114,16 +131,46 @@ pub(crate) fn main(args: &Live) -> crate::Outcome {
     cold.call(&["session", "exec", "kept", "--", "sh", "-c", &fill])?;
     warm.call(&["pool", "set", "4"])?;
     let samples = sampled(args, &cold, &warm)?;
+    // A row of prepared ones that were not there would be one of ones made from nothing.
+    let pool: serde_json::Value = serde_json::from_str(&warm.call(&["pool", "ls", "--json"])?)?;
+    let imports = script::measured(&cold, &crate::workspace::root(), args.seed)?;
     let row = |(name, own): (&'static str, &Vec<f64>)| Some(Row { name, summary: stats::summary(own)? });
     let names = NAMES.into_iter().chain(["bwrap, from nothing"]);
     let rows: Vec<Row> = names.zip(&samples).filter_map(row).collect();
+    let mut rng = Rng::with_seed(args.seed);
+    let mut ratio = |of: usize, to: usize| stats::ratio(samples.get(of)?, samples.get(to)?, &mut rng);
+    let ratios = [
+        ("prepared, asked / bare echo (goal: at most 2)", ratio(2, 0)),
+        ("bwrap / prepared, asked (goal: at least 4)", ratio(9, 2)),
+        ("from nothing, asked / prepared, asked", ratio(1, 2)),
+    ];
     if args.json {
-        println!("{}", serde_json::to_string_pretty(&rows)?);
+        let ratios: Vec<_> = ratios.iter().map(|(name, value)| Ratio { name, value: *value }).collect();
+        println!(
+            "{}",
+            serde_json::to_string_pretty(
+                &serde_json::json!({ "rows": rows, "ratios": ratios, "pool": pool, "imports": imports })
+            )?
+        );
     } else {
         println!("{} rounds, {} MiB in the layer that is forked, milliseconds", args.rounds, args.written);
         for Row { name, summary: Summary { median, p95, mad, .. } } in &rows {
-            println!("{name:<35} {median:>7.1} {p95:>7.1} {mad:>6.1}");
+            println!("{name:<38} {median:>7.2} {p95:>7.2} {mad:>6.2}");
         }
+        for (name, Estimate { value, low, high }) in ratios.iter().filter_map(|(n, r)| Some((n, (*r)?))) {
+            println!("{name:<46} {value:>6.2} ({low:.2}–{high:.2})");
+        }
+        if let Some([new, copied]) = imports {
+            let times = new.median / copied.median;
+            println!(
+                "a script that imports a large module, new {:.0}, copied from one that is warm {:.0}: {times:.1} times as fast",
+                new.median, copied.median
+            );
+        }
+        println!(
+            "prepared ones that were claimed: {}, that were not there: {}",
+            pool["claimed"], pool["missed"]
+        );
     }
     Ok(true)
 }
@@ -133,16 +180,19 @@ fn sampled(args: &Live, cold: &Place, warm: &Place) -> Result<Vec<Vec<f64>>, Liv
     let peers = usize::from(command::find("bwrap").is_some());
     eprintln!("bench: sessions that stay, {} rounds", args.rounds);
     rounds::interleave(&plan, NAMES.len() + peers, &mut Rng::with_seed(args.seed), |who| match who {
-        0 => {
+        0 => Ok(asker::bare()?),
+        1 => Ok(asker::first_byte(&cold.home, &cold.work)?),
+        2 => Ok(asker::first_byte(&warm.home, &warm.work)?),
+        3 => {
             let began = Instant::now();
             cold.call(&["session", "show", "kept"])?;
             Ok(began.elapsed())
         }
-        1 => cold.begins(&["session", "create"]),
-        2 => warm.begins(&["session", "create"]),
-        3 => cold.first_byte(),
-        4 => warm.first_byte(),
-        5 => cold.begins(&["session", "fork", "kept"]),
+        4 => cold.begins(&["session", "create"]),
+        5 => warm.begins(&["session", "create"]),
+        6 => cold.first_byte(),
+        7 => warm.first_byte(),
+        8 => cold.begins(&["session", "fork", "kept"]),
         _ => {
             let began = Instant::now();
             let mut peer = Command::new("bwrap");

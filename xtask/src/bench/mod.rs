@@ -3,6 +3,7 @@
 
 mod api;
 mod append;
+mod asker;
 mod chunks;
 mod compare;
 mod contenders;
@@ -15,6 +16,7 @@ mod output;
 mod replay;
 mod report;
 mod rounds;
+mod script;
 mod sql;
 mod ssh;
 mod stats;

@@ -83,7 +83,7 @@ pub(crate) fn spec(
     macro_rules! overrides {
         ($($flag:ident => $field:expr),+) => { $(if let Some(value) = args.$flag { $field = value; })+ };
     }
-    overrides!(isolation => spec.isolation, profile => spec.profile, users => spec.users, changes => spec.changes, layer => spec.layer, user => spec.user, syscalls => spec.syscalls);
+    overrides!(isolation => spec.isolation, profile => spec.profile, users => spec.users, changes => spec.changes, layer => spec.layer, user => spec.user, syscalls => spec.syscalls, warm => spec.warm);
     macro_rules! replaces {
         ($($flag:ident => $field:expr),+) => { $(if args.$flag.is_some() { $field = args.$flag; })+ };
     }

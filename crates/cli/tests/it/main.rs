@@ -81,6 +81,8 @@ mod trace;
 mod tx;
 #[cfg(test)]
 mod volume;
+#[cfg(test)]
+mod warm;
 
 #[cfg(test)]
 use cofferdam_testkit::{Mode, Site, for_each_mode, is_root};

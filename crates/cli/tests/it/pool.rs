@@ -7,6 +7,7 @@ use cofferdam_testkit::{Mode, Site, eventually, groups_of};
 use rustix::process::{Signal, kill_process};
 use serde_json::Value;
 use std::fs;
+use std::path::{Path, PathBuf};
 
 fn pool(site: &Site) -> Value {
     serde_json::from_str(&site.call(&["pool", "ls", "--json"]).exits(0).out()).unwrap()
@@ -84,6 +85,67 @@ fn a_prepared_sandbox_is_held_as_one_made_from_nothing() {
         site.call(&["pool", "set", "0"]).exits(0);
         eventually("what was prepared to be gone", || marks(site).is_empty().then_some(()));
         nothing_is_left(site);
+    });
+}
+
+/// The mounts of every guest that the supervisor has, as the host names them.
+fn guests(hall: &Hall<'_>) -> Vec<PathBuf> {
+    let tasks = format!("/proc/{}/task", hall.supervisor().unwrap().as_raw_nonzero());
+    let children = fs::read_dir(tasks).unwrap().flatten();
+    let children = children.filter_map(|task| fs::read_to_string(task.path().join("children")).ok());
+    let pids: Vec<String> =
+        children.flat_map(|line| line.split(' ').map(str::to_owned).collect::<Vec<_>>()).collect();
+    let of = |pid: &str, name: &str| Path::new("/proc").join(pid).join(name);
+    let is_guest = |pid: &&String| {
+        fs::read_to_string(of(pid, "comm")).is_ok_and(|name| name.trim() == "memfd:cofferdam")
+    };
+    pids.iter().filter(is_guest).filter_map(|pid| fs::read_link(of(pid, "ns/mnt")).ok()).collect()
+}
+
+/// The same of a session, as it sees them itself.
+fn mounts(hall: &Hall<'_>, id: &str) -> PathBuf {
+    hall.does(id, "readlink /proc/self/ns/mnt").trim().into()
+}
+
+/// How many processes are in these mounts, as the host sees it.
+fn present(mounts: &Path) -> usize {
+    let all = fs::read_dir("/proc").unwrap().flatten().map(|entry| entry.path().join("ns/mnt"));
+    all.filter(|link| fs::read_link(link).is_ok_and(|own| own == mounts)).count()
+}
+
+/// A claim finds the guest running, and what is left to bind is bound: late, but before anything runs.
+#[test]
+fn the_guest_of_a_prepared_sandbox_has_waited_for_its_session() {
+    each(|site| {
+        let hall = Hall(site);
+        site.call(&["pool", "set", "1"]).exits(0);
+        hall.asks(&["kill", &hall.create(&[])]);
+        ready(site, 1);
+        let waiting = guests(&hall);
+        // Where others map the ids, it is taken no further than its namespaces.
+        let waits = site.mode != Mode::Range;
+        let id = hall.create(&["--changes", "discard"]);
+        let own = mounts(&hall, &id);
+        assert_eq!(waiting.contains(&own), waits, "{own:?} of {waiting:?}");
+        // Landlock names the work dir, which was not there when the guest began.
+        let tries = "echo x > own && cat own; (echo x > /run/cofferdam.probe) 2>&1 | grep -o 'Permission denied'; \
+             (echo x > /usr/x) 2>&1 | grep -o 'Read-only file system'; (mkdir /made) 2>&1 | grep -o 'Read-only file system'";
+        let said = "x\nPermission denied\nRead-only file system\nRead-only file system\n";
+        assert_eq!(hall.does(&id, tries), said);
+        eventually("nobody but the guest to be in it", || (present(&own) == 1).then_some(()));
+        hall.asks(&["kill", &id]);
+
+        // What was made ahead does not fit this one: it is made from nothing, and has what it asked for.
+        ready(site, 1);
+        let waiting = guests(&hall);
+        let data = site.root().join("data");
+        fs::create_dir(&data).unwrap();
+        site.give(&data);
+        let id = hall.create(&["--changes", "discard", "--mount", &format!("{}:/data:rw", data.display())]);
+        assert!(!waiting.contains(&mounts(&hall, &id)));
+        hall.does(&id, "echo kept > /data/made");
+        assert_eq!(fs::read_to_string(data.join("made")).unwrap(), "kept\n");
+        hall.asks(&["kill", &id]);
     });
 }
 

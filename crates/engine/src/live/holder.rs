@@ -18,8 +18,8 @@ use crate::standing::{Closing, Standing};
 use crate::{Engine, browser, nobody, tiers};
 use cofferdam_guest::wire;
 use cofferdam_model::{
-    Body, Changes, ExecInfo, Exit, FileChange, LimitHit, LiveState, SessionChanged, SessionId, SessionInfo,
-    SessionSpec, Span, Usage,
+    Body, Changes, Counters, ExecInfo, Exit, FileChange, LimitHit, LiveState, SessionChanged, SessionId,
+    SessionInfo, SessionSpec, Span, Usage,
 };
 use cofferdam_runtime::{Base, Begun};
 use rustix::process::Signal;
@@ -184,8 +184,9 @@ impl Holder {
             by,
             durable,
         };
-        let opened = holder.open_browser();
-        match opened.and_then(|()| register::enter(&holder.standing.home, &holder.info())) {
+        let opened = holder.open_browser().and_then(|()| holder.keep_warm());
+        match opened.and_then(|()| register::enter(&holder.standing.home, &holder.info(Counters::default())))
+        {
             Ok(()) => Ok((holder, mailbox)),
             Err(error) => Err(holder.standing.fail(error, Usage::default())),
         }
@@ -277,6 +278,10 @@ impl Holder {
         self.relay.busy().saturating_sub(usize::from(self.browser.is_some())) + driven
     }
 
+    pub(super) fn keep_warm(&mut self) -> Result<(), EngineError> {
+        self.standing.keep_warm(&mut self.relay, &self.spec)
+    }
+
     /// The browser, and a door for those outside who drive it.
     fn open_browser(&mut self) -> Result<(), EngineError> {
         self.browser = self.standing.start_browser(&mut self.relay, &self.spec)?;
@@ -355,7 +360,7 @@ impl Holder {
     fn answer(&mut self, asked: Asked, reply: ReplyTo) -> Result<Option<Ending>, EngineError> {
         let Asked { question, by, descriptors } = asked;
         let done = match question {
-            Question::Show => Reply::Info(Box::new(self.info())),
+            Question::Show => Reply::Info(Box::new(self.info(self.standing.sandbox.counters()))),
             Question::Exec(exec) => {
                 self.exec(*exec, descriptors, reply, &by)?;
                 return Ok(None);
@@ -406,7 +411,7 @@ impl Holder {
         self.standing.recorder.append(None, &Body::SessionChanged(body))
     }
 
-    fn info(&self) -> SessionInfo {
+    fn info(&self, usage: Counters) -> SessionInfo {
         let now = Instant::now();
         let until = |left: Duration| now_us() + left.as_micros() as u64;
         let execs = self.execs.iter().map(|exec| match exec.running {
@@ -426,7 +431,7 @@ impl Holder {
             browser: self.browser_url.clone(),
             transactions: self.standing.sandbox.depth(),
             execs: execs.collect(),
-            usage: self.standing.sandbox.counters(),
+            usage,
         }
     }
 

@@ -196,6 +196,7 @@ impl Supervisor {
 
     fn prepare(self: Arc<Self>, kind: Kind) {
         std::thread::sleep(AFTER);
+        self.engine.prepare_trace();
         let (to, orders) = sync_channel::<Order>(1);
         let begun = self.engine.begin_for_nobody(kind);
         let (begun, mark) = match begun {
@@ -231,7 +232,8 @@ impl Engine {
         OpenOptions::new().write(true).create(true).mode(0o600).truncate(true).open(&mark).map_err(failed)?;
         let begun = self
             .unbound(&spec, &id, kind)
-            .and_then(|asked| Ok(tiers::choose(&self.home, &spec)?.begin(asked)?));
+            .and_then(|asked| Ok(tiers::choose(&self.home, &spec)?.begin(asked)?))
+            .and_then(|mut begun| begun.go_ahead().map(|()| begun).map_err(EngineError::from));
         match begun {
             Ok(begun) => Ok((begun, mark)),
             Err(error) => {

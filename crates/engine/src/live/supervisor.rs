@@ -221,8 +221,9 @@ impl Supervisor {
             name.iter().for_each(|name| _ = self.books().names.remove(name));
             return Err(error(EngineError::Io { doing: "start a thread for the session", source }));
         }
-        let result = told.recv().unwrap_or_else(|_| Err(Reply::Refused("it could not be made".into())));
+        // While another thread makes it.
         self.refill();
+        let result = told.recv().unwrap_or_else(|_| Err(Reply::Refused("it could not be made".into())));
         result.map(|opened| opened.session)
     }
 

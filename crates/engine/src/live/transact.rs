@@ -29,8 +29,10 @@ impl Holder {
         let running: Vec<String> =
             self.execs.iter().filter(|e| e.running.is_some()).map(|e| e.info.id.to_string()).collect();
         let who = match running.as_slice() {
-            // The browser is started again afterwards.
-            [] if self.browser.is_some() || self.is_deserted() => return Ok(()),
+            // The browser and the interpreter that is kept are started again afterwards.
+            [] if self.browser.is_some() || !self.spec.warm.python.is_empty() || self.is_deserted() => {
+                return Ok(());
+            }
             [] => "something that a command left running".to_owned(),
             [one] => format!("exec {one}"),
             several => format!("execs {}", several.join(", ")),
@@ -77,6 +79,7 @@ impl Holder {
                 self.ended(id, event, ended, Some("its transaction was ended"))?;
             }
             self.browser = self.standing.start_browser(&mut self.relay, &self.spec)?;
+            self.keep_warm()?;
         }
         Ok(())
     }

@@ -154,6 +154,12 @@ impl Relay {
         Ok(self.client.flush()?)
     }
 
+    /// Has the guest keep an interpreter for scripts.
+    pub(crate) fn keep_warm(&mut self, warm: &wire::Warm<'_>) -> Result<(), EngineError> {
+        self.client.warm(warm)?;
+        Ok(self.client.flush()?)
+    }
+
     /// Has the guest do something itself.
     pub(crate) fn task(
         &mut self,

@@ -15,7 +15,7 @@ mod rules;
 
 use crate::wire::{
     DATA_MAX, DENY_MAX, Deny, EXECS_MAX, Exec, Exited, Fault, FrameError, Grant, Header, Invite, Kind, Part,
-    Plea, Reader, Resize, Side, Signal, Size, Stream, Target, Task, ToHost, Window, put, put_empty,
+    Plea, Reader, Resize, Side, Signal, Size, Stream, Target, Task, ToHost, Warm, Window, put, put_empty,
 };
 use alloc::vec::Vec;
 use rules::Rules;
@@ -198,6 +198,18 @@ impl Client {
         self.rules.begin_task(id);
         self.last_id = id;
         Ok(ExecId(id))
+    }
+
+    /// Has the guest keep an interpreter for scripts. It says nothing of it.
+    pub fn warm(&mut self, warm: &Warm<'_>) -> Result<(), HostError> {
+        let has_nul = |strings: &[&[u8]]| strings.iter().any(|text| text.contains(&0));
+        if warm.argv.is_empty() || has_nul(&warm.argv) || has_nul(&warm.env) {
+            return Err(HostError::Request("warm"));
+        }
+        match put(&mut self.unsent, Kind::Warm, 0, None, warm) {
+            Err(FrameError::Length { length, .. }) => Err(HostError::TooLong { bytes: length }),
+            other => Ok(other.map_err(Violation::Frame)?),
+        }
     }
 
     /// How many bytes of input would be taken now.

@@ -31,6 +31,18 @@ pub struct Exec<'a> {
     pub stdin: Stdin,
 }
 
+/// An interpreter that is started before there is a script for it. On its input it is asked for copies of itself.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Warm<'a> {
+    /// The program as scripts name it, and its arguments.
+    #[serde(borrow)]
+    pub argv: Vec<&'a [u8]>,
+    #[serde(borrow)]
+    pub env: Vec<&'a [u8]>,
+    /// Who it is, and whose scripts it is copied for.
+    pub user: Option<User>,
+}
+
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct User {
     pub uid: u32,
@@ -172,6 +184,7 @@ pub enum ToGuest<'a> {
     Invite(Invite),
     Grant(Grant<'a>),
     Deny(Deny<'a>),
+    Warm(Warm<'a>),
 }
 
 /// All of the body and nothing else.
@@ -196,7 +209,7 @@ impl ToHost {
             Kind::Exec | Kind::Task | Kind::Data | Kind::Resize | Kind::Signal | Kind::Attach => {
                 Err(FrameError::Side(kind))
             }
-            Kind::Invite | Kind::Grant | Kind::Deny => Err(FrameError::Side(kind)),
+            Kind::Invite | Kind::Grant | Kind::Deny | Kind::Warm => Err(FrameError::Side(kind)),
         }
     }
 }
@@ -211,6 +224,7 @@ impl<'a> ToGuest<'a> {
             Kind::Resize => read(kind, body).map(Self::Resize),
             Kind::Signal => read(kind, body).map(Self::Signal),
             Kind::Attach => read(kind, body).map(Self::Attach),
+            Kind::Warm => read(kind, body).map(Self::Warm),
             Kind::Invite => read(kind, body).map(Self::Invite),
             Kind::Grant => read(kind, body).map(Self::Grant),
             Kind::Deny => read(kind, body).map(Self::Deny),
@@ -236,7 +250,7 @@ pub fn put(
     *out = postcard::to_extend(body, bytes).map_err(|_| FrameError::Body(kind))?;
     let length = u32::try_from(out.len() - start - HEADER_LEN).unwrap_or(u32::MAX);
     let most = match kind {
-        Kind::Exec | Kind::Grant => EXEC_MAX,
+        Kind::Exec | Kind::Grant | Kind::Warm => EXEC_MAX,
         Kind::Task => TASK_MAX,
         Kind::Plea => PLEA_MAX,
         Kind::Deny => DENY_MAX,

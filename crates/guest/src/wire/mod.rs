@@ -10,7 +10,7 @@ mod task;
 
 pub use message::{
     Attach, Exec, Exited, Fault, Hello, Outcome, Resize, Signal, Size, Started, Stdin, Step, Target, ToGuest,
-    ToHost, Usage, User, Window, put, put_empty,
+    ToHost, Usage, User, Warm, Window, put, put_empty,
 };
 pub use plea::{
     Answer, DENY_MAX, Deny, Grant, Invite, PLEA_MAX, PLEAS_MAX, Plea, REQUEST_MAX, Request, SOCKET,
@@ -71,6 +71,8 @@ pub enum Kind {
     Grant = 15,
     /// Host: no.
     Deny = 16,
+    /// Host: keep this interpreter, and copy it for scripts that could be its copies.
+    Warm = 17,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -124,11 +126,11 @@ impl Kind {
     fn from_byte(byte: u8) -> Option<Self> {
         use Kind::{
             Attach, Data, Deny, Eof, Exec, Exited, Fault, Grant, Hello, Invite, Plea, Resize, Signal,
-            Started, Task, Window,
+            Started, Task, Warm, Window,
         };
         [
             Hello, Exec, Started, Data, Eof, Window, Resize, Signal, Exited, Fault, Task, Attach, Invite,
-            Plea, Grant, Deny,
+            Plea, Grant, Deny, Warm,
         ]
         .into_iter()
         .find(|kind| *kind as u8 == byte)
@@ -137,7 +139,7 @@ impl Kind {
     const fn may_come_from(self, side: Side) -> bool {
         match self {
             Self::Data | Self::Eof | Self::Window => true,
-            Self::Exec | Self::Resize | Self::Signal | Self::Task | Self::Attach => {
+            Self::Exec | Self::Resize | Self::Signal | Self::Task | Self::Attach | Self::Warm => {
                 matches!(side, Side::Host)
             }
             Self::Invite | Self::Grant | Self::Deny => matches!(side, Side::Host),
@@ -167,8 +169,7 @@ impl Kind {
         match self {
             Self::Data => length > 0 && length <= DATA_MAX,
             Self::Eof => length == 0,
-            Self::Exec => length > 0 && length <= EXEC_MAX,
-            Self::Grant => length > 0 && length <= EXEC_MAX,
+            Self::Exec | Self::Grant | Self::Warm => length > 0 && length <= EXEC_MAX,
             Self::Task => length > 0 && length <= TASK_MAX,
             Self::Plea => length > 0 && length <= PLEA_MAX,
             Self::Deny => length > 0 && length <= DENY_MAX,
@@ -178,7 +179,7 @@ impl Kind {
 
     /// Or about a plea, which has a number too.
     const fn is_about_an_exec(self) -> bool {
-        !matches!(self, Self::Hello | Self::Fault | Self::Attach | Self::Invite)
+        !matches!(self, Self::Hello | Self::Fault | Self::Attach | Self::Invite | Self::Warm)
     }
 }
 

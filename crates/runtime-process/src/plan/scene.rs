@@ -44,7 +44,7 @@ pub(super) fn root(d: &Skeleton<'_>, ops: &mut Vec<Op>) {
         let owner = if mode == 0o755 { owner } else { None };
         ops.push(Op::Dir { at: c(format!("../scratch/{name}")), mode, owner });
     }
-    // Something to write to that only Landlock forbids.
+    // `PROBE`.
     ops.push(Op::File { at: c("../scratch/run/cofferdam.probe"), mode: 0o666, content: Vec::new() });
     ops.push(dir(".cofferdam", 0o755));
     ops.push(Op::File { at: c(".cofferdam/mask"), mode: 0, content: Vec::new() });
@@ -194,19 +194,50 @@ pub(super) fn places(d: &Decided<'_>, ops: &mut Vec<Op>) {
         ops.push(Op::File { at: c("dev/kvm"), mode: 0o666, content: Vec::new() });
         ops.push(bind(node, "dev/kvm", Attr::DEVICE));
     }
-    for Asked { mount, owner, is_dir } in &d.layout.mounts {
-        parents(&mount.target, ops);
-        ops.push(match is_dir {
-            true => Op::Dir { at: at(&mount.target), mode: 0o755, owner: None },
-            false => Op::File { at: at(&mount.target), mode: 0o644, content: Vec::new() },
-        });
-        let attr = if mount.writable { Attr::WRITABLE } else { Attr::READ_ONLY };
-        let idmapped = d.idmapped && *owner == d.layout.workdir_owner;
-        ops.push(Op::Bind { from: c(&mount.source), at: at(&mount.target), attr, idmapped });
+    for asked in &d.layout.mounts {
+        target(asked, ops);
+        let (attr, idmapped) = shape(d, asked);
+        ops.push(Op::Bind { from: c(&asked.mount.source), at: at(&asked.mount.target), attr, idmapped });
     }
 }
 
-fn home(d: &Decided<'_>, ops: &mut Vec<Op>) {
+fn target(Asked { mount, is_dir, .. }: &Asked, ops: &mut Vec<Op>) {
+    parents(&mount.target, ops);
+    ops.push(match is_dir {
+        true => Op::Dir { at: at(&mount.target), mode: 0o755, owner: None },
+        false => Op::File { at: at(&mount.target), mode: 0o644, content: Vec::new() },
+    });
+}
+
+fn shape(d: &Decided<'_>, Asked { mount, owner, .. }: &Asked) -> (Attr, bool) {
+    let attr = if mount.writable { Attr::WRITABLE } else { Attr::READ_ONLY };
+    (attr, d.idmapped && *owner == d.layout.workdir_owner)
+}
+
+/// The work dir and the mounts asked for, taken along for a room that stands already.
+pub(super) fn carry(d: &Decided<'_>, ops: &mut Vec<Op>) {
+    let lower = beneath(d, ops);
+    let own = own(d);
+    let upper = (c(own.join("upper")), c(own.join("work")));
+    ops.push(Op::CarryOverlay { lower, upper, userxattr: d.users.way != Way::Root });
+    for asked in &d.layout.mounts {
+        let (attr, idmapped) = shape(d, asked);
+        ops.push(Op::Carry { from: c(&asked.mount.source), attr, idmapped });
+    }
+}
+
+/// In that room, in the same order.
+pub(super) fn put(d: &Decided<'_>, ops: &mut Vec<Op>) {
+    parents(&d.layout.shown_at, ops);
+    ops.push(Op::Dir { at: at(&d.layout.shown_at), mode: 0o755, owner: owner(d.users) });
+    ops.push(Op::Put { at: at(&d.layout.shown_at) });
+    for asked in &d.layout.mounts {
+        target(asked, ops);
+        ops.push(Op::Put { at: at(&asked.mount.target) });
+    }
+}
+
+pub(super) fn home(d: &Decided<'_>, ops: &mut Vec<Op>) {
     let Some(home) = &d.layout.home else { return };
     parents(home, ops);
     ops.push(Op::Dir { at: at(home), mode: 0o755, owner: owner(d.users) });
@@ -265,8 +296,8 @@ fn base(at: usize) -> PathBuf {
     Path::new("../scratch/base").join(at.to_string())
 }
 
-/// The overlay: the host's directory below, the session's layers above. Their own mounts are never seen.
-fn workdir(d: &Decided<'_>, ops: &mut Vec<Op>) {
+/// What lies beneath the session's own layers, upper ones first, each brought to a short name.
+fn beneath(d: &Decided<'_>, ops: &mut Vec<Op>) -> Vec<CString> {
     ops.push(Op::Bind {
         from: c(&d.layout.workdir),
         at: c("../lower"),
@@ -278,12 +309,17 @@ fn workdir(d: &Decided<'_>, ops: &mut Vec<Op>) {
         ops.push(dir(base(at), 0o700));
         ops.push(bind(path, base(at), Attr::READ_ONLY));
     }
+    (0..d.base.len()).map(|at| c(base(at))).chain([c("../lower")]).collect()
+}
+
+/// The overlay: the host's directory below, the session's layers above. Their own mounts are never seen.
+fn workdir(d: &Decided<'_>, ops: &mut Vec<Op>) {
+    let host = beneath(d, ops);
     let levels = levels(d, &own(d));
-    let Some((top, beneath)) = levels.split_last() else { return };
-    let nested = !beneath.is_empty();
-    let beneath = beneath.iter().rev().map(|level| c(level.join("upper")));
-    let lower: Vec<CString> =
-        beneath.chain((0..d.base.len()).map(|at| c(base(at)))).chain([c("../lower")]).collect();
+    let Some((top, own)) = levels.split_last() else { return };
+    let nested = !own.is_empty();
+    let own = own.iter().rev().map(|level| c(level.join("upper")));
+    let lower: Vec<CString> = own.chain(host).collect();
     let userxattr = d.users.way != Way::Root;
     parents(&d.layout.shown_at, ops);
     ops.push(Op::Dir { at: at(&d.layout.shown_at), mode: 0o755, owner: owner(d.users) });

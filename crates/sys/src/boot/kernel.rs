@@ -2,8 +2,8 @@
 
 use super::op::{Access, Attr, Kept, Op, Resource};
 use super::talk::{Child, DOORS_MAX, Given};
-use crate::{capability, door, graft, landlock, mounts, raw, seccomp};
-use rustix::fd::{AsFd, OwnedFd, RawFd};
+use crate::{capability, door, graft, landlock, late, mounts, raw, seccomp};
+use rustix::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
 use rustix::fs::{CWD, Mode, OFlags};
 use rustix::io::Errno;
 use rustix::process::Signal;
@@ -15,6 +15,9 @@ pub trait Kernel {
     fn perform(&mut self, op: &Op) -> Result<(), Errno>;
 }
 
+/// How many mounts can be taken along at once.
+pub const CARRIED_MAX: usize = 16;
+
 /// The real kernel, in the boot child. Nothing below allocates.
 pub(super) struct Linux {
     pub(super) child: Child,
@@ -22,6 +25,8 @@ pub(super) struct Linux {
     pub(super) umask: Mode,
     /// What came with the word to go on.
     pub(super) given: Given,
+    /// Mounts that are taken along, the first first.
+    pub(super) carried: [Option<OwnedFd>; CARRIED_MAX],
 }
 
 impl Kernel for Linux {
@@ -43,23 +48,28 @@ impl Kernel for Linux {
             Op::HandOver { at } => self.hand_over_dir(at),
             Op::Symlink { at, to } => rustix::fs::symlinkat(to.as_c_str(), CWD, at.as_c_str()),
             Op::File { at, mode, content } => write_file(at, *mode, content),
-            Op::Bind { from, at, attr, idmapped: false } => mounts::bind(from, at, *attr, None),
-            Op::Bind { from, at, attr, idmapped: true } => {
-                mounts::bind(from, at, *attr, Some(self.given.id_map.as_ref().ok_or(Errno::BADF)?))
-            }
+            Op::Bind { from, at, attr, idmapped } => mounts::bind(from, at, *attr, self.id_map(*idmapped)?),
             Op::BindImage { from, at } => {
                 mounts::bind(from, at, Attr::READ_ONLY, self.given.user_namespace.as_ref())
             }
             Op::Graft(graft) => graft::put(graft),
-            Op::Overlay { lower, upper, at, userxattr } => mounts::overlay(
-                lower,
-                upper.as_ref().map(|(upper, work)| (&**upper, &**work)),
-                at,
-                *userxattr,
-            ),
+            Op::Overlay { lower, upper, at, userxattr } => {
+                let upper = upper.as_ref().map(|(upper, work)| (&**upper, &**work));
+                mounts::attach(mounts::overlay(lower, upper, *userxattr)?.as_fd(), at)
+            }
+            Op::Carry { from, attr, idmapped } => {
+                let tree = mounts::cloned(from, *attr, self.id_map(*idmapped)?)?;
+                self.carry(tree)
+            }
+            Op::CarryOverlay { lower, upper: (upper, work), userxattr } => {
+                let tree = mounts::overlay(lower, Some((upper, work)), *userxattr)?;
+                self.carry(tree)
+            }
+            Op::Put { at } => self.put(at),
             Op::Proc { at } => mounts::proc(at),
             Op::Devpts { at } => mounts::devpts(at),
             Op::ReadOnly { at } => mounts::read_only(at),
+            Op::Writable { at } => mounts::writable(at),
             Op::PivotHere => mounts::pivot_here(),
             Op::EnterUserNamespace => {
                 enter_user_namespace(self.given.user_namespace.as_ref().ok_or(Errno::BADF)?)
@@ -87,16 +97,39 @@ impl Kernel for Linux {
                 Some(listener) => self.child.hand_over_listener(&listener),
                 None => Ok(()),
             },
-            Op::Descriptors { channel } => descriptors(*channel),
+            Op::Descriptors { channel, waits } => {
+                descriptors(*channel, waits.then(|| self.child.socket.as_raw_fd()))
+            }
             Op::Execute { image, name } => {
                 rustix::process::umask(self.umask);
                 Err(raw::execute(*image, name))
             }
+            Op::Leave => self.child.tell_done().map(|()| raw::exit_now(0)),
         }
     }
 }
 
 impl Linux {
+    fn id_map(&self, wanted: bool) -> Result<Option<&OwnedFd>, Errno> {
+        match (wanted, &self.given.id_map) {
+            (true, None) => Err(Errno::BADF),
+            (true, map) => Ok(map.as_ref()),
+            (false, _) => Ok(None),
+        }
+    }
+
+    fn carry(&mut self, tree: OwnedFd) -> Result<(), Errno> {
+        // What was put down left a gap before those that are still carried; none is taken after that.
+        let free = self.carried.iter_mut().find(|place| place.is_none()).ok_or(Errno::TOOBIG)?;
+        *free = Some(tree);
+        Ok(())
+    }
+
+    fn put(&mut self, at: &CStr) -> Result<(), Errno> {
+        let first = self.carried.iter_mut().find_map(Option::take).ok_or(Errno::BADF)?;
+        mounts::attach(first.as_fd(), at)
+    }
+
     fn hand_over_dir(&self, at: &CStr) -> Result<(), Errno> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
         self.child.hand_over_layer(&rustix::fs::openat(CWD, at, flags, Mode::empty())?)
@@ -218,11 +251,14 @@ pub(crate) fn loopback_up() -> Result<(), Errno> {
     raw::ioctl(rustix::fd::AsFd::as_fd(&socket), libc::SIOCSIFFLAGS, &request)
 }
 
-fn descriptors(channel: RawFd) -> Result<(), Errno> {
+fn descriptors(channel: RawFd, waits: Option<RawFd>) -> Result<(), Errno> {
     raw::duplicate_as(channel, 3)?;
+    if let Some(socket) = waits {
+        raw::duplicate_as(socket, late::DESCRIPTOR)?;
+    }
     let null = rustix::fs::openat(CWD, c"/dev/null", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())?;
     for number in 0..3 {
-        raw::duplicate_as(rustix::fd::AsRawFd::as_raw_fd(&null), number)?;
+        raw::duplicate_as(null.as_raw_fd(), number)?;
     }
-    raw::close_on_exec_from(4)
+    raw::close_on_exec_from(if waits.is_some() { late::DESCRIPTOR + 1 } else { 4 })
 }

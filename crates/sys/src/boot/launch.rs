@@ -1,9 +1,10 @@
 //! Starts the boot child, and is the loop that performs the operations in it.
 
-use super::kernel::{Kernel, Linux};
+use super::kernel::{CARRIED_MAX, Kernel, Linux};
 use super::op::Op;
 use super::talk::{Child, Given, Message, Supervisor};
 use crate::clone::{Request, Sharer, share};
+use crate::late::{Binding, LENGTH_MAX};
 use crate::raw;
 use crate::signal::Mask;
 use rustix::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
@@ -89,6 +90,12 @@ impl Launched {
         self.supervisor.go(&Given::default())
     }
 
+    /// Tells a guest that waits what it is to be bound to.
+    pub fn bind(&self, binding: &Binding) -> Result<(), Errno> {
+        let bytes = binding.encode();
+        if bytes.len() > LENGTH_MAX { Err(Errno::TOOBIG) } else { self.supervisor.bind(&bytes) }
+    }
+
     /// The operation that a failure names, counted over all parts.
     pub fn op(&self, at: usize) -> Option<&Op> {
         let job = self.child.data();
@@ -98,7 +105,7 @@ impl Launched {
     /// Waits for what the child has to say.
     pub fn hear(&mut self) -> Result<Message, Errno> {
         let heard = self.supervisor.hear()?;
-        if matches!(heard, Message::Started) {
+        if matches!(heard, Message::Started | Message::Waiting) {
             // All is done. Files are in the operations whole, and a session may live for long.
             let job = self.child.let_go();
             (job.first, job.later) = (Vec::new(), Default::default());
@@ -118,7 +125,8 @@ extern "C" fn run_child(job: &Job) -> ! {
     let socket = unsafe { OwnedFd::from_raw_fd(job.socket) };
     // Modes in operations are meant as they are written.
     let umask = rustix::process::umask(rustix::fs::Mode::empty());
-    let mut kernel = Linux { child: Child { socket }, umask, given: Given::default() };
+    let carried = [const { None }; CARRIED_MAX];
+    let mut kernel = Linux { child: Child { socket }, umask, given: Given::default(), carried };
     reset_signals();
     if let Err((at, errno)) = work(&mut kernel, job) {
         kernel.child.tell_failure(at, errno);

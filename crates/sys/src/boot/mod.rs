@@ -10,7 +10,7 @@ mod op;
 mod record;
 mod talk;
 
-pub use kernel::Kernel;
+pub use kernel::{CARRIED_MAX, Kernel};
 pub(crate) use kernel::{loopback_up, map_own_ids, unshare};
 pub use launch::{Birth, Launched, launch};
 pub use op::{Access, Attr, Graft, Kept, Op, Resource};

@@ -156,6 +156,24 @@ pub enum Op {
         at: CString,
         userxattr: bool,
     },
+    /// Takes along a copy of what is mounted here, to be put somewhere in another mount namespace. At most
+    /// `CARRIED_MAX` at once.
+    Carry {
+        from: CString,
+        attr: Attr,
+        /// With owners translated by the id map that the supervisor gives.
+        idmapped: bool,
+    },
+    /// Takes along an overlay that is mounted nowhere else.
+    CarryOverlay {
+        lower: Vec<CString>,
+        upper: (CString, CString),
+        userxattr: bool,
+    },
+    /// Puts down what was taken along first.
+    Put {
+        at: CString,
+    },
     Proc {
         at: CString,
     },
@@ -163,6 +181,10 @@ pub enum Op {
         at: CString,
     },
     ReadOnly {
+        at: CString,
+    },
+    /// What was made read-only, for the moment in which more is put into it.
+    Writable {
         at: CString,
     },
     /// The working directory becomes the root, and the old root goes.
@@ -215,14 +237,18 @@ pub enum Op {
         program: Arc<Program>,
         notify: bool,
     },
-    /// The given descriptor becomes number 3, stdio becomes the null device, everything else closes on exec.
+    /// The given descriptor becomes number 3, stdio becomes the null device, everything else closes on exec: but the
+    /// socket to the supervisor, which becomes `late::DESCRIPTOR`, where the guest is to wait for the rest.
     Descriptors {
         channel: RawFd,
+        waits: bool,
     },
     Execute {
         image: RawFd,
         name: CString,
     },
+    /// Tells the supervisor that all is done, and ends.
+    Leave,
 }
 
 impl Op {
@@ -249,9 +275,13 @@ impl Op {
             Self::BindImage { .. } => "bind-image",
             Self::Graft(_) => "graft",
             Self::Overlay { .. } => "overlay",
+            Self::Carry { .. } => "carry",
+            Self::CarryOverlay { .. } => "carry-overlay",
+            Self::Put { .. } => "put",
             Self::Proc { .. } => "proc",
             Self::Devpts { .. } => "devpts",
             Self::ReadOnly { .. } => "read-only",
+            Self::Writable { .. } => "writable",
             Self::PivotHere => "pivot-root",
             Self::EnterUserNamespace => "user-namespace",
             Self::NewCgroupNamespace => "cgroup-namespace",
@@ -270,6 +300,7 @@ impl Op {
             Self::Seccomp { .. } => "seccomp",
             Self::Descriptors { .. } => "descriptors",
             Self::Execute { .. } => "execute",
+            Self::Leave => "leave",
         }
     }
 }
@@ -289,6 +320,8 @@ impl fmt::Display for Op {
             | Self::Proc { at }
             | Self::Devpts { at }
             | Self::ReadOnly { at }
+            | Self::Writable { at }
+            | Self::Put { at }
             | Self::Whiteout { at }
             | Self::HandOver { at }
             | Self::ProbeLandlock { at } => write!(f, " {}", show(at)),
@@ -297,6 +330,13 @@ impl fmt::Display for Op {
             Self::Bind { from, at, attr, idmapped } => {
                 let mapped = if *idmapped { " idmapped" } else { "" };
                 write!(f, " {} on {}{}{mapped}", show(from), show(at), Flags(*attr))
+            }
+            Self::Carry { from, attr, idmapped } => {
+                let mapped = if *idmapped { " idmapped" } else { "" };
+                write!(f, " {}{}{mapped}", show(from), Flags(*attr))
+            }
+            Self::CarryOverlay { lower, .. } => {
+                lower.iter().try_for_each(|lower| write!(f, " {}", show(lower)))
             }
             Self::BindImage { from, at } => write!(f, " {} on {}", show(from), show(at)),
             Self::Graft(Graft { from, places, make, .. }) => {
@@ -308,6 +348,7 @@ impl fmt::Display for Op {
                 write!(f, " on {}", show(at))
             }
             Self::Join { kind, .. } => write!(f, " {kind:?}"),
+            Self::Descriptors { waits: true, .. } => f.write_str(" and wait"),
             Self::Netlink { request, .. } => write!(f, " {}", request.name),
             Self::Doors { doors } => {
                 doors.iter().try_for_each(|door| write!(f, " {:?} {}", door.kind, door.at))

@@ -1,6 +1,7 @@
 //! What the boot child and its supervisor say to each other: one byte or one small record a packet, some with
 //! descriptors.
 
+use crate::late::{PROBE, WAITING, record};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::io::Errno;
 use rustix::net::{
@@ -12,12 +13,12 @@ use std::mem::MaybeUninit;
 
 const GO: u8 = b'!';
 const GO_WITH_IDS: u8 = b'i';
-const PROBE: u8 = b'p';
 const LISTENER: u8 = b'l';
 const LAYER: u8 = b'd';
 const DOORS: u8 = b'o';
 const PLACE: u8 = b'n';
 const FAILED: u8 = b'x';
+const DONE: u8 = b'e';
 
 /// How many sockets can be handed over at once.
 pub const DOORS_MAX: usize = 8;
@@ -35,6 +36,10 @@ pub enum Message {
     Doors(Vec<OwnedFd>),
     /// The mount, network and user namespaces that were to be kept.
     Place([OwnedFd; 3]),
+    /// The guest's image is running, and waits to be bound.
+    Waiting,
+    /// Whoever was to make something has made all of it, and ends.
+    Done,
     /// The operation at this position failed.
     Failed { at: usize, errno: Errno },
     /// The guest's image is running: the socket closed on exec.
@@ -93,10 +98,11 @@ impl Child {
     }
 
     fn send_record(&self, tag: u8, at: u32, errno: i32) -> Result<(), Errno> {
-        let mut record = [tag, 0, 0, 0, 0, 0, 0, 0, 0];
-        record[1..5].copy_from_slice(&at.to_le_bytes());
-        record[5..9].copy_from_slice(&errno.to_le_bytes());
-        rustix::net::send(&self.socket, &record, SendFlags::NOSIGNAL).map(drop)
+        rustix::net::send(&self.socket, &record(tag, at, errno), SendFlags::NOSIGNAL).map(drop)
+    }
+
+    pub(super) fn tell_done(&self) -> Result<(), Errno> {
+        rustix::net::send(&self.socket, &[DONE], SendFlags::NOSIGNAL).map(drop)
     }
 
     pub(super) fn hand_over_listener(&self, listener: &OwnedFd) -> Result<(), Errno> {
@@ -152,6 +158,11 @@ impl Supervisor {
             .map(drop)
     }
 
+    /// Tells a guest that waits what it is to be bound to.
+    pub(super) fn bind(&self, binding: &[u8]) -> Result<(), Errno> {
+        rustix::net::send(&self.socket, binding, SendFlags::NOSIGNAL).map(drop)
+    }
+
     /// Waits for the next message. The child runs our code only, but a short packet is still an error.
     pub(super) fn hear(&self) -> Result<Message, Errno> {
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(DOORS_MAX))];
@@ -173,6 +184,8 @@ impl Supervisor {
             (1, PLACE) => {
                 take_descriptors(&mut control).try_into().map(Message::Place).map_err(|_| Errno::BADMSG)
             }
+            (1, WAITING) => Ok(Message::Waiting),
+            (1, DONE) => Ok(Message::Done),
             (1, DOORS) => Ok(Message::Doors(take_descriptors(&mut control))),
             (9, PROBE) => {
                 Ok(Message::LandlockProbe(Some(number(5)).filter(|&e| e != 0).map(Errno::from_raw_os_error)))

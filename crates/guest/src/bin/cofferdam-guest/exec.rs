@@ -53,11 +53,12 @@ fn c_strings(strings: &[&[u8]]) -> Result<Vec<CString>, Fault> {
 }
 
 impl Exec {
-    /// `Ok(None)`: it could not be started, and the host was told why.
+    /// `Ok(None)`: it could not be started, and the host was told why. `copy` may give it a process that is there.
     pub(crate) fn start(
         id: u32,
         request: &wire::Exec<'_>,
         outbox: &mut Outbox,
+        copy: impl FnOnce([BorrowedFd<'_>; 3]) -> Option<Pid>,
     ) -> Result<Option<Self>, Fault> {
         Ok(Self::launch(id, request, Ends::open(request), outbox)?.ok())
     }
@@ -107,7 +108,8 @@ impl Exec {
                 terminal: matches!(ends.theirs, Theirs::Terminal(_)),
                 user,
             };
-            spawn::spawn(&command).map(|leader| (leader, ends)).map_err(outcome_of)
+            let leader = copy(ends.stdio()).map_or_else(|| spawn::spawn(&command), Ok);
+            leader.map(|leader| (leader, ends)).map_err(outcome_of)
         });
         Ok(match started {
             Ok((leader, ends)) => {
@@ -150,6 +152,11 @@ impl Exec {
             Theirs::Terminal(slave) => Some(slave),
         };
         Self { id, leader: Some(leader), exited: None, input, outputs, terminal, asker: None, over: false }
+    }
+
+    /// Whether this process is its own.
+    pub(crate) fn is_led_by(&self, pid: Pid) -> bool {
+        self.leader == Some(pid)
     }
 
     /// Takes note of its end if it is the one that ended.

@@ -3,6 +3,7 @@
 use crate::exec::{self, Exec};
 use crate::outbox::{COPY_MAX, Outbox};
 use crate::pleas::{self, Pleas};
+use crate::warm::{self, Warm};
 use alloc::vec::Vec;
 use cofferdam_guest::exit;
 use cofferdam_guest::wire::{
@@ -70,6 +71,8 @@ pub(crate) struct Guest {
     signals: Signals,
     execs: Vec<Exec>,
     pleas: Pleas,
+    /// Copied for scripts.
+    warm: Option<Warm>,
     pid: Pid,
     /// The last batch was a full one.
     more_to_reap: bool,
@@ -79,7 +82,7 @@ impl Guest {
     pub(crate) fn new(channel: OwnedFd, signals: Signals, pid: Pid) -> Self {
         let inbox = Reader::new(Side::Host, READ);
         let (outbox, execs, pleas) = (Outbox::new(), Vec::new(), Pleas::default());
-        Self { channel, inbox, outbox, signals, execs, pleas, pid, more_to_reap: false }
+        Self { channel, inbox, outbox, signals, execs, pleas, warm: None, pid, more_to_reap: false }
     }
 
     /// Until the host is gone; what the process shall exit with.
@@ -226,7 +229,7 @@ impl Guest {
         }
         let hello = self.hello();
         while let Some(part) = self.inbox.next_part().map_err(|_| End::Fault(Fault::Frame))? {
-            let inside = Inside { execs: &mut self.execs, pleas: &mut self.pleas };
+            let inside = Inside { execs: &mut self.execs, pleas: &mut self.pleas, warm: &mut self.warm };
             hear(part, inside, &mut self.outbox, hello).map_err(End::Fault)?;
         }
         Ok(())
@@ -258,11 +261,12 @@ impl Guest {
 struct Inside<'a> {
     execs: &'a mut Vec<Exec>,
     pleas: &'a mut Pleas,
+    warm: &'a mut Option<Warm>,
 }
 
 /// What comes for an exec that has ended was under way when it did: it is passed over.
 fn hear(part: Part<'_>, inside: Inside<'_>, outbox: &mut Outbox, hello: Hello) -> Result<(), Fault> {
-    let Inside { execs, pleas } = inside;
+    let Inside { execs, pleas, warm } = inside;
     match part {
         Part::Data { id, bytes, .. } => {
             let Some(exec) = execs.iter_mut().find(|exec| exec.id == id) else { return Ok(()) };
@@ -280,14 +284,18 @@ fn hear(part: Part<'_>, inside: Inside<'_>, outbox: &mut Outbox, hello: Hello) -
                 outbox.put(Kind::Hello, 0, None, &hello);
                 return Ok(());
             }
-            obey(header, message, Inside { execs, pleas }, outbox)?;
+            if let ToGuest::Warm(request) = message {
+                *warm = Warm::start(&request);
+                return Ok(());
+            }
+            obey(header, message, Inside { execs, pleas, warm }, outbox)?;
         }
     }
     Ok(())
 }
 
 fn obey(header: Header, message: ToGuest<'_>, inside: Inside<'_>, outbox: &mut Outbox) -> Result<(), Fault> {
-    let Inside { execs, pleas } = inside;
+    let Inside { execs, pleas, warm } = inside;
     let (id, known) = (header.id, execs.iter().position(|exec| exec.id == header.id));
     if matches!(message, ToGuest::Exec(_) | ToGuest::Task(_) | ToGuest::Grant(_)) {
         if known.is_some() {
@@ -302,7 +310,10 @@ fn obey(header: Header, message: ToGuest<'_>, inside: Inside<'_>, outbox: &mut O
     let message = match message {
         ToGuest::Exec(request) => {
             pleas.open();
-            execs.extend(Exec::start(id, &request, outbox)?);
+            let taken = |pid| execs.iter().any(|exec| exec.is_led_by(pid));
+            let copied = |stdio: [BorrowedFd<'_>; 3]| warm::copy(warm, &request, stdio, taken);
+            let started = Exec::start(id, &request, outbox, copied)?;
+            execs.extend(started);
             return Ok(());
         }
         ToGuest::Task(task) => {
@@ -334,7 +345,7 @@ fn obey(header: Header, message: ToGuest<'_>, inside: Inside<'_>, outbox: &mut O
     };
     let Some(exec) = known.and_then(|at| execs.get_mut(at)) else { return Ok(()) };
     match message {
-        ToGuest::Exec(_) | ToGuest::Task(_) | ToGuest::Attach(_) => (),
+        ToGuest::Exec(_) | ToGuest::Task(_) | ToGuest::Attach(_) | ToGuest::Warm(_) => (),
         ToGuest::Invite(_) | ToGuest::Grant(_) | ToGuest::Deny(_) => (),
         ToGuest::Eof => {
             if let Some(input) = &mut exec.input {

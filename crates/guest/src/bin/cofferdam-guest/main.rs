@@ -20,10 +20,11 @@ mod streams;
 mod sudo;
 mod tasks;
 mod terminal;
+mod warm;
 
 use cofferdam_guest::{CHANNEL, exit};
-use cofferdam_sys::descriptor;
 use cofferdam_sys::signal::Signals;
+use cofferdam_sys::{descriptor, late};
 use core::mem::ManuallyDrop;
 use guest::Guest;
 use rustix::fs::OFlags;
@@ -66,6 +67,7 @@ const SIGNALS: [Signal; 8] = [
 
 fn prepare() -> Result<Guest, Errno> {
     let channel = descriptor::inherited(CHANNEL)?;
+    let waits = late::socket()?;
     rustix::process::set_parent_process_death_signal(Some(Signal::KILL))?;
     // Or one command could take hold of this process, and with it of every other command's streams.
     rustix::process::set_dumpable_behavior(DumpableBehavior::NotDumpable)?;
@@ -74,6 +76,10 @@ fn prepare() -> Result<Guest, Errno> {
     let pid = getpid();
     if !pid.is_init() {
         rustix::process::set_child_subreaper(Some(pid))?;
+    }
+    // One that was started before there was anybody to be it for. It can die with its supervisor by now.
+    if let Some(socket) = waits {
+        late::wait(socket)?;
     }
     Ok(Guest::new(channel, signals, pid))
 }

@@ -1,0 +1,183 @@
+//! A sandbox that waits for a session with its guest already running: in all its namespaces, in its root, without
+//! privileges, under the system call filter, and in its control groups. It lacks only what is somebody's: the work
+//! dir, the mounts and files that were asked for, limits, and the rules on files, which name all of these.
+//!
+//! A second child, the steward, waits with it where rooms are made. It mounts what is left into the room, from
+//! outside, and ends; then the guest forbids itself the rest, and what holds is read back. Only after that does
+//! anything of anyone's run.
+
+use crate::create::{self, Failure, Making, chosen, hearing};
+use crate::decide;
+use crate::layout::{self, Layout};
+use crate::plan::{self, Room};
+use crate::report::Settled;
+use crate::supervise;
+use crate::users::Way;
+use cofferdam_runtime::{RuntimeError, SandboxSpec};
+use cofferdam_sys::boot::{self, Birth, CARRIED_MAX, Launched, Message, Resource};
+use cofferdam_sys::late::{self, Binding};
+use rustix::fs::{Mode, OFlags};
+use rustix::process::{Pid, Rlimit};
+use rustix::thread::UnshareFlags;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+
+/// What there is of it besides the guest.
+pub(crate) struct Waiting {
+    steward: Launched,
+    /// The mount namespace of the guest.
+    room: OwnedFd,
+    /// What the session wants, once that is known.
+    pub(crate) layout: Option<Layout>,
+    /// What its guest will be told.
+    binding: Option<Binding>,
+}
+
+fn broken(what: &str) -> Failure {
+    Failure::What(what.into(), "report this".into())
+}
+
+fn misfit(what: &str) -> Failure {
+    RuntimeError::Refused { what: what.into(), fix: "make one from nothing".into() }.into()
+}
+
+/// Under a number that those which the guest inherits cannot take.
+pub(crate) fn out_of_the_way(fd: OwnedFd) -> Result<OwnedFd, Failure> {
+    if fd.as_raw_fd() > late::DESCRIPTOR {
+        return Ok(fd);
+    }
+    let moved = rustix::io::fcntl_dupfd_cloexec(&fd, late::DESCRIPTOR + 1);
+    moved.map_err(|errno| RuntimeError::io("make the guest's channel")(errno.into()).into())
+}
+
+/// Takes one that was begun for nobody to where it waits. One whose ids others map, or whose skeleton is not made yet,
+/// stays as it is.
+pub(crate) fn go_ahead(m: &mut Making) -> Result<(), Failure> {
+    let Some(users) = m.users.as_ref().filter(|_| m.ahead.is_some() && m.room == Room::First) else {
+        return Ok(());
+    };
+    m.layout = Some(layout::unbound(&m.spec, users));
+    create::place_groups(m)?;
+    let ops = decide::decided(m, plan::ahead)?;
+    let Some(launched) = &m.launched else { return chosen(m).map(drop) };
+    launched.perform(ops, &m.given).map_err(hearing)?;
+    create::make_groups(m)?;
+    supervise::until_it_waits(m)?;
+    m.waiting = Some(attend(m)?);
+    Ok(())
+}
+
+/// Starts the steward of a guest that waits.
+fn attend(m: &Making) -> Result<Waiting, Failure> {
+    let (users, _) = chosen(m)?;
+    let (Some(launched), Some(place)) = (&m.launched, &m.place) else {
+        return Err(broken("the child went on without its place"));
+    };
+    let path = format!("/proc/{}/ns/mnt", launched.pid().as_raw_nonzero());
+    let room = rustix::fs::open(path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())
+        .map_err(|errno| RuntimeError::io("find the guest's mounts")(errno.into()))?;
+    let keep = [place.mounts.as_raw_fd(), room.as_raw_fd()];
+    let birth = Birth {
+        namespaces: UnshareFlags::empty(),
+        cgroup: None,
+        within: (users.way != Way::Root).then(|| place.user.as_fd()),
+        keep: &keep,
+    };
+    let steward = boot::launch(&birth, plan::steward(&m.spec.staging, keep[0]))
+        .map_err(|errno| RuntimeError::io("start what binds a prepared sandbox")(errno.into()))?;
+    Ok(Waiting { steward, room, layout: None, binding: None })
+}
+
+/// Whether one that waits can be made what this spec says: what was made of it must be what a new one would have.
+pub(crate) fn check(m: &mut Making, spec: &SandboxSpec) -> Result<(), Failure> {
+    if m.waiting.is_none() {
+        return Ok(());
+    }
+    let (users, made) = chosen(m)?;
+    let wanted = layout::gather(spec, users)?;
+    let depth = |path: &std::path::Path| path.components().count();
+    let beneath_home = wanted.home.as_ref().is_some_and(|home| depth(home) <= depth(&wanted.shown_at));
+    if !wanted.has_been_made_as(made) || !beneath_home {
+        return Err(misfit("it shows other files of the host"));
+    }
+    if wanted.mounts.len() >= CARRIED_MAX {
+        return Err(misfit("so many mounts cannot be brought into it"));
+    }
+    if decide::filter_for(spec, &wanted, &m.without) != decide::filter_of(m)? {
+        return Err(misfit("it is held under another filter"));
+    }
+    if let Some(waiting) = &mut m.waiting {
+        waiting.layout = Some(wanted);
+    }
+    Ok(())
+}
+
+/// Tells the steward what is left to be made.
+pub(crate) fn bind(m: &mut Making) -> Result<(), Failure> {
+    let Some(waiting) = &m.waiting else { return Ok(()) };
+    let room = waiting.room.as_raw_fd();
+    let mut binding = None;
+    let ops = decide::decided(m, |d| {
+        binding = Some(plan::binding(d));
+        plan::late(d, room)
+    })?;
+    waiting.steward.perform(ops, &m.given).map_err(hearing)?;
+    if let Some(waiting) = &mut m.waiting {
+        waiting.binding = binding;
+    }
+    Ok(())
+}
+
+/// Hears that all is there, and has the guest forbid itself the rest.
+pub(crate) fn finish(m: &mut Making) -> Result<(), Failure> {
+    let Some(mut waiting) = m.waiting.take() else { return Ok(()) };
+    loop {
+        match waiting.steward.hear().map_err(hearing)? {
+            Message::Layer(fd) => m.handed.push_back(fd),
+            Message::Done => break,
+            Message::Failed { at, errno } => return Err(supervise::failed(m, &waiting.steward, at, errno)),
+            _ => return Err(broken("what binds a prepared sandbox has ended before its time")),
+        }
+    }
+    let Some(mut launched) = m.launched.take() else { return chosen(m).map(drop) };
+    let binding = waiting.binding.take().ok_or_else(|| broken("nothing was decided"));
+    let confined = binding.and_then(|binding| confine(m, &mut launched, &binding));
+    m.launched = Some(launched);
+    // They are shown; other rooms of the place have them too.
+    m.files = Vec::new();
+    confined
+}
+
+fn confine(m: &mut Making, guest: &mut Launched, binding: &Binding) -> Result<(), Failure> {
+    let pid = guest.pid();
+    for (resource, value) in decide::rlimits(m) {
+        limit(pid, resource, value)?;
+    }
+    guest.bind(binding).map_err(hearing)?;
+    // It takes as long as to read what it does not change.
+    m.settled = Settled::read(pid.as_raw_nonzero().get()).ok();
+    match guest.hear().map_err(hearing)? {
+        Message::LandlockProbe(errno) => m.landlock_probe = errno,
+        _ => return Err(broken("the guest of a prepared sandbox could not be bound")),
+    }
+    match guest.hear().map_err(hearing)? {
+        Message::Started => Ok(()),
+        _ => Err(broken("the guest of a prepared sandbox said more than it should")),
+    }
+}
+
+/// As the boot child would have set it.
+fn limit(guest: Pid, resource: Resource, value: u64) -> Result<(), Failure> {
+    use rustix::process::Resource as R;
+    let resource = match resource {
+        Resource::AddressSpace => R::As,
+        Resource::Processes => R::Nproc,
+        Resource::OpenFiles => R::Nofile,
+        Resource::Core => R::Core,
+    };
+    let most = rustix::process::getrlimit(resource).maximum;
+    let value = most.map_or(value, |most| value.min(most));
+    let wanted = Rlimit { current: Some(value), maximum: Some(value) };
+    rustix::process::prlimit(Some(guest), resource, wanted)
+        .map_err(|errno| RuntimeError::io("limit a prepared sandbox")(errno.into()))?;
+    Ok(())
+}
