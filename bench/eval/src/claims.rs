@@ -3,34 +3,20 @@
 
 use crate::data::{Data, Dojo};
 use crate::dump;
+use crate::open;
+use crate::swap::{Kind, Picked, elsewhere, forms, fresh, known, pick, same};
 use crate::table::Table;
 use cofferdam_compare::claims::{ClaimReport, check};
 use cofferdam_model::{ActKind, Run};
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Kind {
-    Number,
-    Date,
-    Time,
-    Email,
-    Url,
-    Id,
-    Name,
-}
-
-/// A value of the answer that a tool result holds as well, so that it is known to be true.
-#[derive(Debug, Clone)]
-struct Picked {
-    kind: Kind,
-    range: Range<usize>,
-}
-
 #[derive(Default)]
 struct Counts {
     /// (how swapped, kind) → (flagged, all).
     swaps: BTreeMap<(&'static str, Kind), (usize, usize)>,
+    /// The same of those that the results hold up as well as what was there: they are among the ones above.
+    open: BTreeMap<(&'static str, Kind), (usize, usize)>,
     /// Kind → (flagged, all) of true values.
     truths: BTreeMap<Kind, (usize, usize)>,
     /// All claims of the untouched answers: (flagged, all that could be checked).
@@ -54,12 +40,24 @@ pub fn is_odd(task: &str) -> bool {
 }
 
 fn report(table: &mut Table, name: &str, counts: &Counts) {
-    for (how, goal) in [("fresh", "≥ 0.95"), ("elsewhere", ""), ("exchanged", "")] {
-        let (hits, n) = total(counts.swaps.iter().filter(|((h, _), _)| *h == how).map(|(_, c)| c));
+    let of = |counts: &BTreeMap<(&'static str, Kind), (usize, usize)>, how: &str| {
+        total(counts.iter().filter(|((h, _), _)| *h == how || how == "all").map(|(_, c)| c))
+    };
+    for (how, goal) in [("fresh", "≥ 0.95"), ("elsewhere", ""), ("exchanged", ""), ("all", "≥ 0.95")] {
+        let (hits, n) = of(&counts.swaps, how);
         table.share(format!("{name}: swapped values flagged, {how}"), hits, n, goal);
     }
-    let (hits, n) = total(counts.swaps.values());
-    table.share(format!("{name}: swapped values flagged, all"), hits, n, "≥ 0.95");
+    for how in ["fresh", "elsewhere", "exchanged", "all"] {
+        let ((hits, n), (open_hits, open)) = (of(&counts.swaps, how), of(&counts.open, how));
+        table.share(format!("{name}: {how}, open (held up as well)"), open, n, "");
+        let goal = if how == "all" { "≥ 0.95" } else { "" };
+        table.share(
+            format!("{name}: {how}, flagged without the open ones"),
+            hits - open_hits,
+            n - open,
+            goal,
+        );
+    }
     let (hits, n) = total(counts.truths.values());
     table.share(format!("{name}: true values flagged"), hits, n, "≤ 0.03");
     table.share(format!("{name}: claims of untouched answers flagged"), counts.claims.0, counts.claims.1, "");
@@ -78,57 +76,98 @@ fn total<'c>(counts: impl Iterator<Item = &'c (usize, usize)>) -> (usize, usize)
 fn count<'d>(runs: impl Iterator<Item = &'d Dojo>) -> Counts {
     let mut counts = Counts::default();
     let mut rng = fastrand::Rng::with_seed(6);
-    for dojo in runs {
-        let Some(at) =
-            dojo.run.acts.iter().rposition(|a| a.kind == ActKind::Said && !a.text.trim().is_empty())
-        else {
-            continue;
-        };
-        let read: Vec<&str> =
-            dojo.run.acts[..at].iter().filter(|a| a.kind == ActKind::Tool).map(|a| a.text.as_str()).collect();
-        let whole = read.join("\n");
-        let told: String = dojo.run.acts[..at]
-            .iter()
-            .filter(|a| a.kind != ActKind::Said)
-            .map(|a| format!("{}\n{}\n", a.text, a.args))
-            .collect();
-        let answer = &dojo.run.acts[at].text;
-        let report = check(&dojo.run);
-        let checkable = report.claims.len() - report.totals.not_checkable;
+    for case in runs.filter_map(Case::of) {
+        let report = check(&case.dojo.run);
         counts.claims.0 += report.totals.unsupported + report.totals.contradicted;
-        counts.claims.1 += checkable;
-        let picked: Vec<Picked> =
-            pick(answer).into_iter().filter(|p| known(p.kind, &answer[p.range.clone()], &whole)).collect();
+        counts.claims.1 += report.claims.len() - report.totals.not_checkable;
+        let picked: Vec<Picked> = pick(case.answer)
+            .into_iter()
+            .filter(|p| known(p.kind, &case.answer[p.range.clone()], &case.whole))
+            .collect();
         for value in &picked {
             let tally = counts.truths.entry(value.kind).or_default();
             tally.1 += 1;
             if flagged(&report, &value.range) {
                 tally.0 += 1;
-                dump::say("TRUE FLAGGED", dojo, answer, &value.range, &report);
+                dump::say("TRUE FLAGGED", case.dojo, case.answer, &value.range, &report);
             }
-            dump::value(("true", value.kind), dojo, &dojo.run, (&value.range, ""));
-            let said = &answer[value.range.clone()];
+            dump::value(("true", value.kind), case.dojo, (&case.dojo.run, &value.range), &value.range, false);
+            let said = &case.answer[value.range.clone()];
             let swaps = [
-                ("fresh", fresh(value.kind, said, &told, &mut rng)),
-                ("elsewhere", elsewhere(value.kind, said, &whole, &mut rng)),
+                ("fresh", fresh(value.kind, said, &case.told, &mut rng)),
+                ("elsewhere", elsewhere(value.kind, said, &case.whole, &mut rng)),
             ];
             for (how, new) in swaps {
                 let Some(new) = new else { continue };
-                let tally = counts.swaps.entry((how, value.kind)).or_default();
-                tally.1 += 1;
-                let (run, range) = with(&dojo.run, at, &value.range, &new);
-                let report = check(&run);
-                dump::value((how, value.kind), dojo, &run, (&range, said));
-                if flagged(&report, &range) {
-                    tally.0 += 1;
-                } else {
-                    dump::say(how, dojo, &run.acts[at].text, &range, &report);
-                }
+                let (run, range) = with(&case.dojo.run, case.at, &value.range, &new);
+                counts.swapped(how, &case, value, (&run, &range), &check(&run));
             }
         }
-        exchange(dojo, at, &picked, &mut counts, &mut rng);
+        exchange(&case, &picked, &mut counts, &mut rng);
     }
     counts
+}
+
+/// A run with the answer whose values are swapped, and what it had read.
+struct Case<'d> {
+    dojo: &'d Dojo,
+    at: usize,
+    answer: &'d str,
+    question: &'d str,
+    results: Vec<&'d str>,
+    whole: String,
+    /// Everything but the model's own words.
+    told: String,
+}
+
+impl<'d> Case<'d> {
+    fn of(dojo: &'d Dojo) -> Option<Self> {
+        let acts = &dojo.run.acts;
+        let at = acts.iter().rposition(|a| a.kind == ActKind::Said && !a.text.trim().is_empty())?;
+        let of = |kind: ActKind| acts[..at].iter().filter(move |a| a.kind == kind).map(|a| a.text.as_str());
+        let results: Vec<&str> = of(ActKind::Tool).collect();
+        let told = acts[..at].iter().filter(|a| a.kind != ActKind::Said);
+        Some(Self {
+            dojo,
+            at,
+            answer: &acts[at].text,
+            question: of(ActKind::Told).last().unwrap_or_default(),
+            whole: results.join("\n"),
+            results,
+            told: told.map(|a| format!("{}\n{}\n", a.text, a.args)).collect(),
+        })
+    }
+}
+
+impl Counts {
+    /// One swap: the value that was there, and where the new one stands in the changed run.
+    fn swapped(
+        &mut self,
+        how: &'static str,
+        case: &Case<'_>,
+        value: &Picked,
+        (run, range): (&Run, &Range<usize>),
+        report: &ClaimReport,
+    ) {
+        let text = &run.acts[case.at].text;
+        let place = open::Place::of(text, range, case.question);
+        let pair = (&case.answer[value.range.clone()], &text[range.clone()]);
+        let open = open::is_open(&case.results, &place, pair, &|one| forms(value.kind, one));
+        let found = flagged(report, range);
+        let mut tallies = vec![self.swaps.entry((how, value.kind)).or_default()];
+        if open {
+            tallies.push(self.open.entry((how, value.kind)).or_default());
+        }
+        for tally in tallies {
+            tally.0 += usize::from(found);
+            tally.1 += 1;
+        }
+        dump::value((how, value.kind), case.dojo, (run, range), &value.range, open);
+        if !found {
+            let what = if open { format!("{how}, open") } else { how.to_owned() };
+            dump::say(&what, case.dojo, text, range, report);
+        }
+    }
 }
 
 fn flagged(report: &ClaimReport, range: &Range<usize>) -> bool {
@@ -142,8 +181,8 @@ fn with(run: &Run, at: usize, range: &Range<usize>, new: &str) -> (Run, Range<us
 }
 
 /// Two values of a kind from different lines, each in the other's place.
-fn exchange(dojo: &Dojo, at: usize, picked: &[Picked], counts: &mut Counts, rng: &mut fastrand::Rng) {
-    let text = &dojo.run.acts[at].text;
+fn exchange(case: &Case<'_>, picked: &[Picked], counts: &mut Counts, rng: &mut fastrand::Rng) {
+    let text = case.answer;
     for (i, a) in picked.iter().enumerate() {
         let other_line = |b: &&Picked| {
             b.kind == a.kind
@@ -157,21 +196,14 @@ fn exchange(dojo: &Dojo, at: usize, picked: &[Picked], counts: &mut Counts, rng:
             continue;
         }
         let b = later[rng.usize(..later.len())];
-        let (one, two) = (text[a.range.clone()].to_owned(), text[b.range.clone()].to_owned());
-        let (run, second) = with(&dojo.run, at, &b.range, &one);
-        let (run, first) = with(&run, at, &a.range, &two);
+        let (one, two) = (&text[a.range.clone()], &text[b.range.clone()]);
+        let (run, second) = with(&case.dojo.run, case.at, &b.range, one);
+        let (run, first) = with(&run, case.at, &a.range, two);
         let moved = two.len() as isize - one.len() as isize;
         let second = second.start.saturating_add_signed(moved)..second.end.saturating_add_signed(moved);
         let report = check(&run);
-        for (range, was) in [(first, &one), (second, &two)] {
-            dump::value(("exchanged", a.kind), dojo, &run, (&range, was));
-            let tally = counts.swaps.entry(("exchanged", a.kind)).or_default();
-            tally.1 += 1;
-            if flagged(&report, &range) {
-                tally.0 += 1;
-            } else {
-                dump::say("exchanged", dojo, &run.acts[at].text, &range, &report);
-            }
+        for (range, was) in [(first, a), (second, b)] {
+            counts.swapped("exchanged", case, was, (&run, &range), &report);
         }
     }
 }
@@ -181,298 +213,4 @@ fn around(text: &str, range: &Range<usize>) -> (String, String) {
     let before = text[..range.start].rsplit('\n').next().unwrap_or_default();
     let after = text[range.end..].split('\n').next().unwrap_or_default();
     (before.trim_start_matches(|c: char| !c.is_alphabetic()).to_owned(), after.trim().to_owned())
-}
-
-const MONTHS: [&str; 12] = [
-    "January",
-    "February",
-    "March",
-    "April",
-    "May",
-    "June",
-    "July",
-    "August",
-    "September",
-    "October",
-    "November",
-    "December",
-];
-
-/// The values of a text, by rules of thumb.
-fn pick(text: &str) -> Vec<Picked> {
-    let mut found = Vec::new();
-    let mut skip = 0;
-    let opened = text.match_indices("<thinking>").map(|(at, _)| at);
-    let thinking: Vec<Range<usize>> =
-        opened.map(|at| at..text[at..].find("</thinking>").map_or(text.len(), |e| at + e)).collect();
-    let tokens: Vec<Range<usize>> = tokens(text);
-    for (i, range) in tokens.iter().enumerate() {
-        if range.start < skip {
-            continue;
-        }
-        let token = &text[range.clone()];
-        if let Some(month) = MONTHS.iter().position(|m| *m == token)
-            && let Some(day) = tokens.get(i + 1)
-            && month < 12
-            && text[day.clone()].starts_with(|c: char| c.is_ascii_digit())
-            && text[day.clone()].len() <= 4
-        {
-            let year = tokens.get(i + 2).filter(|y| {
-                text[(*y).clone()].len() == 4
-                    && text[(*y).clone()].parse::<u16>().is_ok()
-                    && y.start - day.end <= 2
-            });
-            let whole = range.start..year.map_or(day.end, |y| y.end);
-            skip = whole.end;
-            found.push(Picked { kind: Kind::Date, range: whole });
-            continue;
-        }
-        let line = text[..range.start].rfind('\n').map_or(0, |n| n + 1);
-        let opens = text[line..range.start].trim_matches(['-', '*', ' ', '#', '"', '\'', '`']).is_empty();
-        let marker = opens && text[range.end..].starts_with(['.', ')']) && token.len() < 3;
-        let label = text[range.end..].trim_start_matches('*').starts_with(':');
-        let grouped = text[..range.start].ends_with(',')
-            || text[range.end..].starts_with(',')
-                && text[range.end + 1..].starts_with(|c: char| c.is_ascii_digit());
-        let thought = thinking.iter().any(|t| t.contains(&range.start));
-        if marker || label || grouped || thought {
-            continue;
-        }
-        if let Some(kind) = kind_of(token, &text[..range.start]) {
-            let clock = kind == Kind::Time
-                && (text[range.end..].starts_with(" AM") || text[range.end..].starts_with(" PM"));
-            found.push(Picked { kind, range: range.start..range.end + if clock { 3 } else { 0 } });
-        }
-    }
-    found
-}
-
-fn tokens(text: &str) -> Vec<Range<usize>> {
-    let mut found = Vec::new();
-    let mut start = None;
-    for (at, c) in text.char_indices().chain([(text.len(), ' ')]) {
-        let breaks = c.is_whitespace() || "()[]\"'`*,;|<>$€£".contains(c);
-        match (start, breaks) {
-            (None, false) => start = Some(at),
-            (Some(from), true) => {
-                let token = text[from..at].trim_end_matches(['.', ':', '!', '?']);
-                if !token.is_empty() {
-                    found.push(from..from + token.len());
-                }
-                start = None;
-            }
-            _ => {}
-        }
-    }
-    found
-}
-
-fn kind_of(token: &str, before: &str) -> Option<Kind> {
-    let bytes = token.as_bytes();
-    let digits = bytes.iter().filter(|b| b.is_ascii_digit()).count();
-    let letters = bytes.iter().filter(|b| b.is_ascii_alphabetic()).count();
-    if token.contains('@') && token.contains('.') {
-        return Some(Kind::Email);
-    }
-    if token.starts_with("http") || token.starts_with("www.") {
-        return Some(Kind::Url);
-    }
-    if digits == 8 && bytes.len() == 10 && bytes[4] == b'-' && bytes[7] == b'-' {
-        return Some(Kind::Date);
-    }
-    if letters == 0 && digits >= 3 && bytes.len() <= 8 && token.contains(':') {
-        return Some(Kind::Time);
-    }
-    let plain = digits > 0 && letters == 0 && bytes.iter().all(|b| b.is_ascii_digit() || *b == b'.');
-    if plain {
-        return Some(Kind::Number);
-    }
-    let file = token.rsplit_once('.').is_some_and(|(a, b)| {
-        a.len() > 2 && (3..=4).contains(&b.len()) && b.bytes().all(|c| c.is_ascii_lowercase())
-    });
-    if (digits > 0 && letters > 0 && token.len() >= 6 && token.bytes().all(|b| b.is_ascii_alphanumeric()))
-        || file
-    {
-        return Some(Kind::Id);
-    }
-    let name = token.len() >= 3
-        && token.starts_with(|c: char| c.is_ascii_uppercase())
-        && token[1..].bytes().all(|b| b.is_ascii_lowercase());
-    let inside = before.ends_with(' ') && before.trim_end().ends_with(|c: char| c.is_ascii_lowercase());
-    (name && inside && !MONTHS.contains(&token)).then_some(Kind::Name)
-}
-
-/// Whether a result holds the value, as a word of its own, in this or the machine's form.
-fn known(kind: Kind, said: &str, read: &str) -> bool {
-    let whole = |needle: &str| {
-        read.match_indices(needle).any(|(at, _)| {
-            let outside = |c: Option<char>| c.is_none_or(|c| !c.is_alphanumeric());
-            outside(read[..at].chars().next_back()) && outside(read[at + needle.len()..].chars().next())
-        })
-    };
-    match kind {
-        Kind::Date => whole(said) || iso_date(said).is_some_and(|iso| whole(&iso)),
-        Kind::Time => whole(said) || clock(said).is_some_and(|(h, m)| whole(&format!("{h:02}:{m:02}:00"))),
-        Kind::Number => {
-            whole(said)
-                || (!said.contains('.') && whole(&format!("{said}.0")))
-                || said.strip_suffix(".00").is_some_and(|w| whole(&format!("{w}.0")))
-        }
-        _ => whole(said),
-    }
-}
-
-fn iso_date(said: &str) -> Option<String> {
-    let mut parts = said.split([' ', ',']).filter(|p| !p.is_empty());
-    let month = MONTHS.iter().position(|m| Some(*m) == parts.clone().next())? + 1;
-    let day: u32 = parts.nth(1)?.trim_end_matches(|c: char| c.is_alphabetic()).parse().ok()?;
-    let year = parts.next()?;
-    Some(format!("{year}-{month:02}-{day:02}"))
-}
-
-fn clock(said: &str) -> Option<(u32, u32)> {
-    let (time, half) = said.split_once(' ').unwrap_or((said, ""));
-    let (h, m) = time.split_once(':')?;
-    let (h, m): (u32, u32) = (h.parse().ok()?, m.get(..2)?.parse().ok()?);
-    let h = match half {
-        "AM" => h % 12,
-        "PM" => h % 12 + 12,
-        _ => h,
-    };
-    (h < 24 && m < 60).then_some((h, m))
-}
-
-/// A value of the same shape that the run does not hold.
-fn fresh(kind: Kind, said: &str, told: &str, rng: &mut fastrand::Rng) -> Option<String> {
-    const NAMES: [&str; 12] = [
-        "Gareth",
-        "Ingrid",
-        "Tobias",
-        "Yusuf",
-        "Priya",
-        "Marguerite",
-        "Dmitri",
-        "Akiko",
-        "Leopold",
-        "Saoirse",
-        "Baltimore",
-        "Nairobi",
-    ];
-    (0..40).find_map(|_| {
-        let new = match kind {
-            Kind::Name => NAMES[rng.usize(..NAMES.len())].to_owned(),
-            Kind::Email => format!(
-                "{}.{}@{}",
-                NAMES[rng.usize(..10)].to_lowercase(),
-                NAMES[rng.usize(..10)].to_lowercase(),
-                said.split_once('@')?.1
-            ),
-            Kind::Url => {
-                said.replacen('.', &format!("-{}.", NAMES[rng.usize(..NAMES.len())].to_lowercase()), 1)
-            }
-            Kind::Time => {
-                let (h, m) = clock(said)?;
-                let later = (h * 60 + m + 15 * rng.u32(1..24)) % 1440;
-                in_clock_form(said, later)
-            }
-            Kind::Date => turn_digits(said, rng, true)?,
-            Kind::Number | Kind::Id => turn_digits(said, rng, false)?,
-        };
-        let absent = match kind {
-            Kind::Date => !known(kind, &new, told) && plausible(&new),
-            _ => !known(kind, &new, told) && !told.contains(&new),
-        };
-        (new != said && absent).then_some(new)
-    })
-}
-
-fn plausible(date: &str) -> bool {
-    let iso = iso_date(date).unwrap_or_else(|| date.to_owned());
-    let mut parts = iso.split('-').skip(1).map_while(|p| p.parse::<u32>().ok());
-    let named = parts.next().zip(parts.next()).map(|(m, d)| (1..=12).contains(&m) && (1..=28).contains(&d));
-    named.unwrap_or_else(|| {
-        date.split(' ')
-            .nth(1)
-            .and_then(|d| d.trim_end_matches(|c: char| c.is_alphabetic()).parse::<u32>().ok())
-            .is_some_and(|d| (1..=28).contains(&d))
-    })
-}
-
-fn in_clock_form(said: &str, minutes: u32) -> String {
-    let (h, m) = (minutes / 60, minutes % 60);
-    match said.split_once(' ') {
-        Some(_) => {
-            format!("{}:{m:02} {}", if h % 12 == 0 { 12 } else { h % 12 }, if h < 12 { "AM" } else { "PM" })
-        }
-        None if said.len() == 8 => format!("{h:02}:{m:02}:00"),
-        None => format!("{h:02}:{m:02}"),
-    }
-}
-
-/// One digit made another; the last ones of a date, any of a number, a letter where there is no digit.
-fn turn_digits(said: &str, rng: &mut fastrand::Rng, tail: bool) -> Option<String> {
-    let mut bytes = said.as_bytes().to_vec();
-    let day = said.find(' ').map(|s| s + 1);
-    let places: Vec<usize> = (0..bytes.len())
-        .filter(|i| bytes[*i].is_ascii_digit() && (!tail || day.map_or(*i >= 5, |d| (d..d + 2).contains(i))))
-        .collect();
-    if places.is_empty() {
-        let letters: Vec<usize> = (0..bytes.len()).filter(|i| bytes[*i].is_ascii_lowercase()).collect();
-        let at = *letters.get(rng.usize(..letters.len().max(1)))?;
-        bytes[at] = b'a' + (bytes[at] - b'a' + rng.u8(1..25)) % 26;
-    } else {
-        let at = places[rng.usize(..places.len())];
-        let low = u8::from(at == 0 || !bytes[at - 1].is_ascii_digit());
-        bytes[at] = b'0' + rng.u8(low..10);
-    }
-    String::from_utf8(bytes).ok()
-}
-
-/// Another value of the kind from the run's results, in the form of the one it replaces.
-fn elsewhere(kind: Kind, said: &str, read: &str, rng: &mut fastrand::Rng) -> Option<String> {
-    let mut others: Vec<String> = tokens(read)
-        .into_iter()
-        .filter(|r| {
-            kind_of(&read[r.clone()], &read[..r.start]) == Some(kind)
-                || (kind == Kind::Date && kind_of(&read[r.clone()], "") == Some(kind))
-        })
-        .filter_map(|r| in_form(kind, said, &read[r]))
-        .filter(|new| !same(kind, new, said))
-        .collect();
-    others.sort();
-    others.dedup();
-    (!others.is_empty()).then(|| others.swap_remove(rng.usize(..others.len())))
-}
-
-/// The same value, perhaps in another dress.
-fn same(kind: Kind, a: &str, b: &str) -> bool {
-    let number = |text: &str| text.parse::<f64>().ok();
-    let date = |text: &str| iso_date(text).unwrap_or_else(|| text.to_owned());
-    a.eq_ignore_ascii_case(b)
-        || match kind {
-            Kind::Number => number(a).is_some() && number(a) == number(b),
-            Kind::Date => date(a) == date(b),
-            Kind::Time => clock(a).is_some() && clock(a) == clock(b),
-            _ => false,
-        }
-}
-
-fn in_form(kind: Kind, said: &str, other: &str) -> Option<String> {
-    match kind {
-        Kind::Date if said.contains(' ') => {
-            let mut parts = other.split('-');
-            let year = parts.next()?;
-            let month: usize = parts.next()?.parse().ok()?;
-            let day: u32 = parts.next()?.parse().ok()?;
-            let name = MONTHS.get(month.checked_sub(1)?)?;
-            let tail = if said.rsplit(' ').next()?.len() == 4 && said.len() > 9 {
-                format!(", {year}")
-            } else {
-                String::new()
-            };
-            Some(format!("{name} {day}{tail}"))
-        }
-        Kind::Time => clock(other).map(|(h, m)| in_clock_form(said, h * 60 + m)),
-        _ => Some(other.to_owned()),
-    }
 }

@@ -1,31 +1,55 @@
 //! Single values, for whoever wants to do better: with `EVAL_SAY` set every miss is told, and with `EVAL_DUMP` set everything
 //! that is known of a value goes to that file, a line each, for `fit_claims.py`.
 
-use crate::claims::{Kind, is_odd};
+use crate::claims::is_odd;
 use crate::data::Dojo;
-use cofferdam_compare::claims::{ClaimReport, weigh};
+use crate::swap::Kind;
+use cofferdam_compare::claims::{ClaimReport, Weighed, weigh};
 use cofferdam_model::{ActKind, Run};
 use serde_json::json;
+use std::collections::BTreeSet;
 use std::io::Write;
 use std::ops::Range;
 
-/// A value in the last answer of a run, how it came there, and what stood there before.
-pub fn value((how, kind): (&str, Kind), dojo: &Dojo, run: &Run, (range, was): (&Range<usize>, &str)) {
+/// A value in the last answer of a changed run, how it came there, and where in the true answer its place is.
+pub fn value(
+    (how, kind): (&str, Kind),
+    dojo: &Dojo,
+    (run, range): (&Run, &Range<usize>),
+    place: &Range<usize>,
+    open: bool,
+) {
     let Some(path) = std::env::var_os("EVAL_DUMP") else { return };
-    let said = run.acts.iter().rev().find(|a| a.kind == ActKind::Said && !a.text.trim().is_empty());
-    let text = said.map(|a| a.text.as_str()).unwrap_or_default();
+    let answer = |run: &Run| {
+        let said = run.acts.iter().rev().find(|a| a.kind == ActKind::Said && !a.text.trim().is_empty());
+        said.map(|a| a.text.clone()).unwrap_or_default()
+    };
+    let (text, truth) = (answer(run), answer(&dojo.run));
     let line = text[..range.start].rfind('\n').map_or(0, |n| n + 1)
         ..text[range.end..].find('\n').map_or(text.len(), |n| range.end + n);
-    let here = weigh(run).into_iter().filter(|w| w.bytes.0 < range.end && range.start < w.bytes.1);
-    let claims: Vec<_> = here
+    let here = |run: &Run, range: &Range<usize>| {
+        let all = weigh(run).into_iter();
+        all.filter(|w| w.bytes.0 < range.end && range.start < w.bytes.1).collect::<Vec<Weighed>>()
+    };
+    // what belongs there, by the numbers that equal values have
+    let meant: BTreeSet<u64> = here(&dojo.run, place)
+        .iter()
+        .flat_map(|w| w.candidates.iter().filter(|c| c.says).map(|c| c.value))
+        .collect();
+    let claims: Vec<_> = here(run, range)
+        .iter()
         .map(|weighed| {
-            let of = weighed.candidates.iter().map(|c| json!([c.says, c.seen, c.value, c.fit]));
+            let of = weighed
+                .candidates
+                .iter()
+                .map(|c| json!([c.says, meant.contains(&c.value), c.value, c.fit.as_slice()]));
             json!({ "candidates": of.collect::<Vec<_>>(), "rules": weighed.against })
         })
         .collect();
     let row = json!({
         "how": how, "suite": dojo.suite, "pipeline": dojo.pipeline, "task": dojo.task, "kind": format!("{kind:?}"),
-        "odd": is_odd(&dojo.task), "value": &text[range.clone()], "was": was, "line": &text[line], "claims": claims,
+        "odd": is_odd(&dojo.task), "value": &text[range.clone()], "was": &truth[place.clone()], "open": open,
+        "line": &text[line], "claims": claims,
     });
     let file = std::fs::OpenOptions::new().create(true).append(true).open(path);
     if let Err(error) = file.and_then(|mut file| writeln!(file, "{row}")) {
@@ -35,7 +59,8 @@ pub fn value((how, kind): (&str, Kind), dojo: &Dojo, run: &Run, (range, was): (&
 
 /// With `EVAL_SAY` set, every miss is told with its line, for whoever wants to make it one less.
 pub fn say(what: &str, dojo: &Dojo, answer: &str, range: &Range<usize>, report: &ClaimReport) {
-    if std::env::var_os("EVAL_SAY").is_none() {
+    // single cases of the odd tasks are nobody's to read
+    if std::env::var_os("EVAL_SAY").is_none() || is_odd(&dojo.task) {
         return;
     }
     let line = answer[..range.start].rfind('\n').map_or(0, |n| n + 1)

@@ -9,22 +9,36 @@ use cofferdam_model::{Act, ActKind, EffectOf, Run, Status};
 use fastrand::Rng;
 use serde_json::json;
 
-/// A session of this many calls, with words and results of the usual length between them.
+/// Orders that an answer tells of.
+const LISTED: usize = 20;
+
+/// A session of this many calls, with words and results of the usual length between them, and an answer that tells what
+/// was read, so that there is something to check.
 pub fn session(seed: u64, calls: usize) -> Run {
     let mut rng = Rng::with_seed(seed);
     let mut acts =
         vec![act(ActKind::Told, "user", json!(null), "please see to the order and tell me the total")];
+    let mut list = String::from("All of it is done. These are the orders:\n");
     for at in 0..calls {
         let name = ["get_order", "search_items", "update_order", "send_message"][rng.usize(..4)];
         let args = json!({ "id": format!("ord_{}", rng.u32(..500)), "note": "as agreed", "count": at });
+        let total = rng.u32(..9999);
         let text = format!(
-            "{{\"id\": \"ord_{}\", \"total\": {}, \"lines\": [{}]}}",
-            at,
-            rng.u32(..9999),
+            "{{\"id\": \"ord_{at}\", \"total\": {total}, \"customer\": \"Ann Archer {at}\", \"lines\": [{}]}}",
             "1, ".repeat(60)
         );
+        // as many as a person would be told of
+        if at < LISTED {
+            list.push_str(&format!(
+                "- Order ord_{at} of Ann Archer {at}: the total is {total}, on May {}.\n",
+                at + 1
+            ));
+        }
         acts.push(act(ActKind::Tool, name, args, &text));
         acts.push(act(ActKind::Said, "assistant", json!(null), "That is done; the total is as shown above."));
+    }
+    if let Some(last) = acts.last_mut() {
+        last.text = list;
     }
     Run { id: seed.to_string(), origin: "made".into(), acts, ..Run::default() }
 }

@@ -65,6 +65,7 @@ mod tests {
     use super::*;
     use crate::delta::sketch::run;
     use crate::reason::Scorer;
+    use proptest::prelude::*;
 
     fn reason(code: &str, outcome: Outcome) -> Reason {
         let text = code.to_owned();
@@ -104,5 +105,26 @@ mod tests {
         let worse = compare(&[&base], &run("get_a"), &setup, vec![reason("x", Outcome::Review)]);
         assert_eq!(worse.verdict.reasons[0].code, "effect-missing");
         assert_eq!(worse.verdict.reasons[1].code, "x");
+    }
+
+    proptest! {
+        #[test]
+        fn no_scorer_looks_at_the_clock(
+            said in "(it is |on May [0-9], |at 1[0-9]:00, |for [0-9]{2} |by Bob ){0,5}",
+            read in "(- day: 2024-05-0[0-9]\n  at: 1[0-9]:00\n  sum: [0-9]{2}\n){0,4}",
+            clock in prop::collection::vec(any::<u64>(), 3),
+        ) {
+            let of = |clock: &[u64]| {
+                let mut new = run("get_a send_b(1) \"x\"");
+                new.acts[0].text.clone_from(&read);
+                new.acts[2].text.clone_from(&said);
+                new.acts.iter_mut().zip(clock).for_each(|(act, at)| act.at = *at);
+                let (effects, thresholds) = (Effects::default(), Thresholds::default());
+                let setup = Setup { effects: &effects, thresholds: &thresholds, policy: None };
+                let found = compare(&[&run("get_a send_b(1) \"so\"")], &new, &setup, Vec::new());
+                (found.verdict, found.claims, found.ground)
+            };
+            prop_assert_eq!(of(&[0, 1, 2]), of(&clock));
+        }
     }
 }

@@ -59,6 +59,7 @@ fn told(share: Share) -> Share {
 pub(crate) mod tests {
     use super::*;
     use crate::{Attempt, Input};
+    use proptest::prelude::*;
 
     pub(crate) fn session(id: &str, outcomes: &[Outcome]) -> SessionVerdict {
         let attempt = |outcome: &Outcome| Attempt {
@@ -109,5 +110,26 @@ pub(crate) mod tests {
         check(&[&[Fail, Pass]], &strict, Fail, "pass on some attempts and not on others");
         let forgiving = Thresholds { trials: 0.5, ..strict };
         check(&[&[Fail, Pass]], &forgiving, Pass, "pass on some attempts");
+    }
+
+    proptest! {
+        #[test]
+        fn the_order_of_sessions_does_not_matter(
+            (all, shuffled) in prop::collection::vec(prop::collection::vec(0..3usize, 0..3), 0..8)
+                .prop_map(|all| all.into_iter().enumerate().collect::<Vec<_>>())
+                .prop_flat_map(|all| (Just(all.clone()), Just(all).prop_shuffle())),
+        ) {
+            let of = |all: &[(usize, Vec<usize>)]| {
+                let outcomes = [Outcome::Pass, Outcome::Review, Outcome::Fail];
+                let one = |(id, tries): &(usize, Vec<usize>)| {
+                    session(&format!("s{id}"), &tries.iter().map(|at| outcomes[*at]).collect::<Vec<_>>())
+                };
+                let mut sessions: Vec<_> = all.iter().map(one).collect();
+                let decision = decide(&mut sessions, &Thresholds::default());
+                sessions.sort_by(|a, b| a.id.cmp(&b.id));
+                (decision, sessions)
+            };
+            prop_assert_eq!(of(&all), of(&shuffled));
+        }
     }
 }

@@ -1,7 +1,7 @@
 //! The shape of an answer: Markdown, tables, JSON and prose cut into statements, each with its label and the headings
 //! it stands under, so that `10:00` under "Lunch" is a statement about lunch. Thinking aloud is not an answer.
 
-use super::evidence::lines;
+use super::layout::lines;
 use std::ops::Range;
 
 /// A stretch of an answer that states something.
@@ -218,7 +218,7 @@ impl Shape<'_> {
                 _ => {}
             }
         }
-        for (key, value) in super::evidence::slots(text) {
+        for (key, value) in super::layout::slots(text) {
             let owner = objects.iter().filter(|o| o.contains(&value.start)).min_by_key(|o| o.len()).cloned();
             let label = text[..value.start]
                 .rfind('"')

@@ -32,7 +32,7 @@ impl Judge<'_> {
         let first = words.partition_point(|w| w.range().start < raw.range.start);
         let inside = self.words_in(&raw.range).len();
         for at in first..(first + inside).min(words.len()) {
-            if words[at].common || !number && words[at].range().len() < 3 {
+            if words[at].common && !words[at].upper || !number && words[at].range().len() < 3 {
                 continue;
             }
             if let Company::Other(piece, word) = self.company(words, at, first..first + inside) {

@@ -60,7 +60,7 @@ impl Judge<'_> {
                         continue;
                     }
                     let held = &self.evidence.pieces[piece].words[start + before..start + before + gap];
-                    match self.says(raw, piece, held) {
+                    match self.says(raw, piece, held, telling > 1) {
                         Some(None) => return None,
                         Some(Some(other)) => found = found.or(Some(other)),
                         None => {}
@@ -78,7 +78,8 @@ impl Judge<'_> {
     }
 
     /// Whether these words of a piece say the claim (`Some(None)`), another value of its kind, or neither.
-    fn says(&self, raw: &Raw, piece: usize, held: &[Word]) -> Option<Option<Quoted>> {
+    /// Among words that tell enough, a value of another kind is another value too.
+    fn says(&self, raw: &Raw, piece: usize, held: &[Word], any_kind: bool) -> Option<Option<Quoted>> {
         let range = held.first()?.range().start..held.last()?.range().end;
         let whose = self.evidence.pieces[piece].source;
         // the user's own words too: whoever repeats them has to repeat them right
@@ -101,7 +102,7 @@ impl Judge<'_> {
             return Some(None);
         }
         let whole = seen.found.range.start >= range.start && seen.found.range.end <= range.end + 1;
-        (whole && speaks && value.like(&seen.found.value))
+        (whole && speaks && (any_kind || value.like(&seen.found.value)))
             .then(|| Some(self.quote(piece, seen.found.range.clone())))
     }
 

@@ -3,8 +3,9 @@
 //! word like "total", or operands that the answer itself shows. Otherwise any number is a sum of something.
 
 use super::amount::Unit;
-use super::evidence::{Piece, lines};
+use super::evidence::Piece;
 use super::extract::within;
+use super::layout::lines;
 use super::link::Judge;
 use super::moment;
 use super::report::{Claim, ClaimKind, ClaimStatus, Operation, Quoted, Why};

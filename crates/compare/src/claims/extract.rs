@@ -196,7 +196,8 @@ fn names(
         let mut end = at;
         while end < words.len()
             && words[end].upper
-            && !words[end].common
+            // a word that says nothing opens no name, but may stand in one
+            && (!words[end].common || end > at)
             && free(&words[end].range())
             && (end == at || joined(text, &words[end - 1], &words[end]))
         {

@@ -1,10 +1,11 @@
 //! Superlatives: the largest, the latest. What a statement calls so must be so among the records that it is one of: if
 //! another record that fits the statement as well has more (or less) in every column that could be meant, that is the one.
 
+use super::about::About;
 use super::answer::Statement;
 use super::evidence::Seen;
 use super::extract::Raw;
-use super::link::{About, Hit, Judge};
+use super::link::{Hit, Judge};
 use super::report::Quoted;
 use super::scan::Value;
 
@@ -27,10 +28,7 @@ impl Judge<'_> {
         hits: &[Hit],
         about: &About,
     ) -> Option<(Option<String>, Quoted)> {
-        let said = |list: &[&str]| {
-            let words = self.words_in(&statement.range);
-            words.iter().any(|w| list.iter().any(|l| w.of(self.text).eq_ignore_ascii_case(l)))
-        };
+        let said = |list: &[&str]| self.says_one_of(statement, list);
         let (most, least) = (said(&MOST), said(&LEAST));
         // two of a kind in one statement are a comparison, and either may be meant
         let rivals = self.answer.claims.iter().filter(|c| c.statement == raw.statement && c.kind == raw.kind);
@@ -53,6 +51,19 @@ impl Judge<'_> {
             found.get_or_insert_with(|| (Some(key.clone()), self.quote(hit.piece, from..from + held.len())));
         }
         found
+    }
+
+    /// Whether a statement calls something the most of its list, and it is: then nothing else was meant.
+    pub(super) fn is_the_most(&self, statement: &Statement, hits: &[Hit], about: &About) -> bool {
+        let (most, least) = (self.says_one_of(statement, &MOST), self.says_one_of(statement, &LEAST));
+        let timed = self.says_one_of(statement, &TIMES);
+        let facts = || hits.iter().filter(|h| self.is_fact(h.piece) && h.slot.is_some());
+        most != least && facts().any(|hit| self.extreme_of(hit, (most, timed), about) == Some(None))
+    }
+
+    fn says_one_of(&self, statement: &Statement, list: &[&str]) -> bool {
+        let words = self.words_in(&statement.range);
+        words.iter().any(|w| list.iter().any(|l| w.of(self.text).eq_ignore_ascii_case(l)))
     }
 
     /// Nothing, if its list has no column to be the most of; else the record that has more than this one, if any has.

@@ -1,6 +1,7 @@
 //! From a claim to where it was read. A value that stands somewhere is not yet right: the record that the statement is
 //! about may have another one in the same slot, and then that is the finding.
 
+use super::about::{About, question};
 use super::answer::{Manner, Statement};
 use super::evidence::{Evidence, Source};
 use super::extract::{Answer, Raw, within};
@@ -11,8 +12,14 @@ use super::status::{self, Deed};
 use super::words::Word;
 use crate::reason::Place;
 use cofferdam_model::Run;
-use std::collections::BTreeMap;
 use std::ops::Range;
+
+/// Letters that a name needs to be looked for without its gaps, and pieces that are looked through for one.
+const APART: usize = 8;
+const PIECES: usize = 64;
+
+/// How much of a statement a line has to share to be about the same.
+const SAME_LINE: f32 = 0.3;
 
 /// Where a claim was found.
 #[derive(Debug, Clone)]
@@ -21,34 +28,6 @@ pub(super) struct Hit {
     range: Range<usize>,
     pub(super) record: usize,
     pub(super) slot: Option<usize>,
-}
-
-/// How much of what a statement is about each record shares.
-pub(super) struct About {
-    /// By record and by sentence or line, each with what all of it together would be.
-    pub(super) shares: Vec<f32>,
-    pub(super) total: f32,
-    pub(super) near: Vec<f32>,
-    pub(super) near_total: f32,
-}
-
-impl About {
-    /// What stands in few places says more of them than what stands in many.
-    fn count(&mut self, weight: f32, records: impl ExactSizeIterator<Item = usize>) {
-        let weight = weight * (1.0 + self.shares.len() as f32 / records.len() as f32).ln();
-        self.total += weight;
-        records.for_each(|record| self.shares[record] += weight);
-    }
-
-    fn count_near(&mut self, weight: f32, segments: impl ExactSizeIterator<Item = usize>) {
-        let weight = weight * (1.0 + self.near.len() as f32 / segments.len().max(1) as f32).ln();
-        self.near_total += weight;
-        segments.for_each(|segment| self.near[segment] += weight);
-    }
-
-    pub(super) fn of(&self, record: usize) -> f32 {
-        self.shares.get(record).copied().unwrap_or(0.0)
-    }
 }
 
 pub(crate) struct Judge<'r> {
@@ -62,6 +41,8 @@ pub(crate) struct Judge<'r> {
     pub(super) homes: Vec<Vec<(usize, usize)>>,
     /// And the slots.
     pub(super) keys: Vec<Vec<usize>>,
+    /// What the user's last words are about.
+    pub(super) asked: About,
 }
 
 impl<'r> Judge<'r> {
@@ -72,28 +53,46 @@ impl<'r> Judge<'r> {
         text: &'r str,
         answer: &'r Answer,
     ) -> Self {
-        let before = evidence.seen.partition_point(|s| evidence.pieces[s.piece].act < act);
-        let of = |value: &Value| {
-            let said = evidence.seen[..before].iter().filter(|s| value.said_by(&s.found.value));
-            said.take(400).map(|s| (s.record, s.segment)).collect()
+        let asked = About::of_words(evidence, question(run, act));
+        let mut judge = Self { run, evidence, act, text, answer, homes: Vec::new(), keys: Vec::new(), asked };
+        for raw in &answer.claims {
+            let (homes, slots) = judge.places(raw);
+            judge.homes.push(homes);
+            judge.keys.push(slots);
+        }
+        judge
+    }
+
+    /// Where a claim stands: records with lines, and slots.
+    fn places(&self, raw: &Raw) -> (Vec<(usize, usize)>, Vec<usize>) {
+        let Some(value) = &raw.value else { return self.places_of_words(raw) };
+        let before = self.evidence.seen.partition_point(|s| self.evidence.pieces[s.piece].act < self.act);
+        let said = self.evidence.seen[..before].iter().filter(|s| value.said_by(&s.found.value));
+        let said: Vec<_> = said.take(400).collect();
+        (said.iter().map(|s| (s.record, s.segment)).collect(), said.iter().filter_map(|s| s.slot).collect())
+    }
+
+    fn places_of_words(&self, raw: &Raw) -> (Vec<(usize, usize)>, Vec<usize>) {
+        if raw.kind == ClaimKind::Status {
+            return (Vec::new(), Vec::new());
+        }
+        let phrase: Vec<u64> = self.words_in(&raw.range).iter().map(|w| w.exact).collect();
+        let found = self.evidence.phrase(&phrase, self.act, 60);
+        let home = |(piece, range): &(usize, Range<usize>)| {
+            (self.evidence.record_of(*piece, range.start), self.evidence.segment_of(*piece, range.start))
         };
-        let slots = |value: &Value| {
-            let said = evidence.seen[..before].iter().filter(|s| value.said_by(&s.found.value));
-            said.take(400).filter_map(|s| s.slot).collect()
-        };
-        let homes = answer.claims.iter().map(|raw| raw.value.as_ref().map(of).unwrap_or_default()).collect();
-        let keys =
-            answer.claims.iter().map(|raw| raw.value.as_ref().map(slots).unwrap_or_default()).collect();
-        Self { run, evidence, act, text, answer, homes, keys }
+        let slot = |(piece, range): &(usize, Range<usize>)| self.evidence.slot_of(*piece, range.start);
+        (found.iter().map(home).collect(), found.iter().filter_map(slot).collect())
     }
 
     pub(crate) fn claim(&self, raw: &Raw) -> Claim {
         let statement = &self.answer.statements[raw.statement];
         let (status, why, evidence) = self.judge(raw, statement);
+        let range = if why == Why::Nowhere { self.unread(raw) } else { raw.range.clone() };
         Claim {
             act: self.act,
-            bytes: (raw.range.start, raw.range.end),
-            text: self.text[raw.range.clone()].to_owned(),
+            bytes: (range.start, range.end),
+            text: self.text[range].to_owned(),
             kind: raw.kind,
             value: raw.value.clone(),
             hedged: statement.manner == Manner::Hedged,
@@ -107,11 +106,14 @@ impl<'r> Judge<'r> {
         if raw.kind == ClaimKind::Status {
             return self.deed(raw, statement);
         }
+        let about = self.about(raw, statement);
         let mut hits = self.hits(raw);
+        if hits.is_empty() {
+            hits = self.digits(raw, &about);
+        }
         if hits.is_empty() {
             return self.not_found(raw, statement);
         }
-        let about = self.about(raw, statement);
         hits.sort_by(|a, b| {
             let share = |h: &Hit| about.of(h.record);
             share(b)
@@ -119,12 +121,16 @@ impl<'r> Judge<'r> {
                 .then(self.source(a).cmp(&self.source(b)))
                 .then((a.piece, a.range.start).cmp(&(b.piece, b.range.start)))
         });
+        let lead = self.lead(raw, statement, &about);
+        // rules that go by what stands around are believed where nothing that was said fits there best of all
+        let most = self.is_the_most(statement, &hits, &about);
+        let open = !most && lead.as_ref().is_none_or(|lead| lead.by > 0.0);
+        let around = |found: &dyn Fn() -> Option<(Option<String>, Quoted)>| if open { found() } else { None };
         if statement.manner != Manner::NotAsserted
-            && let Some((field, found)) = self
-                .other_value(raw, statement, &hits, &about)
+            && let Some((field, found)) = around(&|| self.other_value(raw, statement, &hits, &about))
                 .or_else(|| self.apart(raw))
                 .or_else(|| self.not_the_most(raw, statement, &hits, &about))
-                .or_else(|| self.among_the_same_words(raw))
+                .or_else(|| around(&|| self.among_the_same_words(raw)))
                 .or_else(|| self.not_its_address(raw))
                 .or_else(|| self.not_done_with(raw))
         {
@@ -136,7 +142,8 @@ impl<'r> Judge<'r> {
             return (ClaimStatus::Contradicted, Why::OtherValue { field: None, found }, Vec::new());
         }
         if statement.manner != Manner::NotAsserted
-            && let Some((field, found)) = self.outranked(raw, statement, &about)
+            && !most
+            && let Some((field, found)) = self.outranked(lead.as_ref(), &about)
         {
             return (ClaimStatus::Unsupported, Why::Likelier { field, found }, Vec::new());
         }
@@ -147,6 +154,21 @@ impl<'r> Judge<'r> {
             (true, _) => (ClaimStatus::QuotedFromUser, Why::UsersOwn, quoted),
             (false, true) => (ClaimStatus::Supported, Why::Verbatim, quoted),
             (false, false) => (ClaimStatus::Supported, Why::SameValue, quoted),
+        }
+    }
+
+    /// Of a name, the words that stand nowhere: `Participants` of `Participants Emma`, where Emma was read.
+    fn unread(&self, raw: &Raw) -> Range<usize> {
+        let unread = |w: &&Word| {
+            let read =
+                self.evidence.holds(w.exact, self.act) || !self.evidence.records_with(w.stem).is_empty();
+            !w.common && !read
+        };
+        let words = self.words_in(&raw.range);
+        let (first, last) = (words.iter().find(unread), words.iter().rev().find(unread));
+        match first.zip(last).filter(|_| raw.kind == ClaimKind::Name) {
+            Some((first, last)) => first.range().start..last.range().end,
+            None => raw.range.clone(),
         }
     }
 
@@ -221,6 +243,27 @@ impl<'r> Judge<'r> {
         hits
     }
 
+    /// A number that no value of its kind says, but whose digits stand on a line that is about the same: `4 of 5`, `v2`.
+    fn digits(&self, raw: &Raw, about: &About) -> Vec<Hit> {
+        if !matches!(raw.value, Some(Value::Amount(_))) {
+            return Vec::new();
+        }
+        let digits = self.words_in(&raw.range).iter().filter(|w| w.digits);
+        let phrase: Vec<u64> = digits.map(|w| w.exact).collect();
+        let found = self.evidence.phrase(&phrase, self.act, 400).into_iter();
+        let near = found.filter(|(piece, range)| {
+            let line = about.line(self.evidence.segment_of(*piece, range.start));
+            self.evidence.pieces[*piece].source == Source::Read && line > about.near_total * SAME_LINE
+        });
+        let hit = |(piece, range): (usize, Range<usize>)| Hit {
+            piece,
+            record: self.evidence.record_of(piece, range.start),
+            slot: self.evidence.slot_of(piece, range.start),
+            range,
+        };
+        near.map(hit).collect()
+    }
+
     /// A date whose year only the claim writes is said only if that year was read somewhere.
     fn year_known(&self, date: &moment::Date, hit: &Hit) -> bool {
         let Some(year) = date.year else { return true };
@@ -239,70 +282,6 @@ impl<'r> Judge<'r> {
 
     pub(crate) fn words_in(&self, range: &Range<usize>) -> &'r [Word] {
         within(&self.answer.words, range, |w| w.range().start)
-    }
-
-    /// Which records the statement around a claim is about: its other words, the nearer the heavier, and its headings.
-    pub(super) fn about(&self, raw: &Raw, statement: &Statement) -> About {
-        // in one order, so that sums of fractions come out the same every time
-        let mut weights: BTreeMap<u64, f32> = BTreeMap::new();
-        let own = self.words_in(&statement.range);
-        let middle = own.partition_point(|w| w.range().start < raw.range.start);
-        for (at, word) in own.iter().enumerate() {
-            if !tells(word) || raw.range.contains(&word.range().start) {
-                continue;
-            }
-            let apart = at.abs_diff(middle) as f32;
-            let weight = 1.0 / (1.0 + apart / 8.0);
-            let held = weights.entry(word.stem).or_default();
-            *held = held.max(weight);
-        }
-        let block = self.words_in(&statement.block);
-        for word in block.iter().filter(|w| tells(w) && !raw.range.contains(&w.range().start)).take(80) {
-            let held = weights.entry(word.stem).or_default();
-            *held = held.max(0.4);
-        }
-        for (level, range) in statement.under.iter().rev().enumerate() {
-            for word in
-                self.words_in(range).iter().filter(|w| tells(w) && !raw.range.contains(&w.range().start))
-            {
-                let held = weights.entry(word.stem).or_default();
-                *held = held.max(if level == 0 { 0.9 } else { 0.5 });
-            }
-        }
-        let mut about = About {
-            shares: vec![0.0; self.evidence.records.len()],
-            total: 0.0,
-            near: vec![0.0; self.evidence.segments.len()],
-            near_total: 0.0,
-        };
-        for (stem, weight) in weights {
-            let records = self.evidence.records_with(stem);
-            if records.is_empty() || records.len() > 2000 {
-                continue;
-            }
-            about.count(weight, records.iter().map(|(_, r)| *r as usize));
-            about.count_near(weight, self.evidence.segments_with(stem).iter().map(|(_, s)| *s as usize));
-        }
-        self.about_values(raw, statement, &mut about);
-        about
-    }
-
-    /// The values beside a claim say which record is meant, as words do: `May 15, 10:00` is about what is on that day.
-    fn about_values(&self, raw: &Raw, statement: &Statement, about: &mut About) {
-        for (at, other) in self.answer.claims.iter().enumerate() {
-            let here = statement.block.contains(&other.range.start);
-            if !here || other.range == raw.range || other.value == raw.value || self.homes[at].is_empty() {
-                continue;
-            }
-            let same = self.answer.statements[other.statement].range == statement.range;
-            let weight = if same { 1.0 } else { 0.6 };
-            let mut records: Vec<usize> = self.homes[at].iter().map(|h| h.0).collect();
-            records.dedup();
-            about.count(weight, records.into_iter());
-            let mut segments: Vec<usize> = self.homes[at].iter().map(|h| h.1).collect();
-            segments.dedup();
-            about.count_near(weight, segments.into_iter());
-        }
     }
 
     fn not_found(&self, raw: &Raw, statement: &Statement) -> (ClaimStatus, Why, Vec<Quoted>) {
@@ -334,6 +313,9 @@ impl<'r> Judge<'r> {
 
     /// A name or quote that does not stand anywhere as said.
     fn unknown_name(&self, raw: &Raw, statement: &Statement) -> (ClaimStatus, Why, Vec<Quoted>) {
+        if self.written_apart(raw) {
+            return (ClaimStatus::NotCheckable, Why::NoReferent, Vec::new());
+        }
         let phrase = self.words_in(if statement.heading { &statement.range } else { &raw.range });
         // a heading of two words is the answer's own more often than not
         let phrase_of = if statement.heading && phrase.len() < 3 { &[] } else { phrase };
@@ -369,8 +351,23 @@ impl<'r> Judge<'r> {
         }
     }
 
-    /// Whether a name stands in a label of title case, which capitalises any word.
+    /// `TechServices Support` where `Tech Services Support` was read: the same letters, cut into other words.
+    fn written_apart(&self, raw: &Raw) -> bool {
+        let letters = |text: &str| -> String {
+            text.chars().filter(|c| c.is_alphanumeric()).flat_map(char::to_lowercase).collect()
+        };
+        let said = letters(&self.text[raw.range.clone()]);
+        let read = self.evidence.pieces.iter().filter(|p| p.act < self.act && p.source == Source::Read);
+        said.len() >= APART && read.take(PIECES).any(|piece| letters(&piece.text).contains(&said))
+    }
+
+    /// Whether a name stands in a label of title case, which capitalises any word, or is what a link is called.
     fn in_title_label(&self, raw: &Raw, statement: &Statement) -> bool {
+        let rest = &self.text[raw.range.end..statement.range.end.max(raw.range.end)];
+        let link = rest.find("](").is_some_and(|at| !rest[..at].contains('['));
+        if link && self.text[statement.range.start.min(raw.range.start)..raw.range.start].contains('[') {
+            return true;
+        }
         let Some(label) = statement.label.as_ref().filter(|l| l.contains(&raw.range.start)) else {
             return false;
         };
@@ -397,7 +394,9 @@ impl<'r> Judge<'r> {
     /// A place of the evidence, as the report names it.
     pub(crate) fn quote(&self, piece: usize, range: Range<usize>) -> Quoted {
         let piece = &self.evidence.pieces[piece];
-        let text = piece.text[range.clone()].to_owned();
+        let written = if piece.source == Source::Did { None } else { self.run.acts.get(piece.act) };
+        let written = written.and_then(|act| act.text.get(range.clone()));
+        let text = written.unwrap_or(&piece.text[range.clone()]).to_owned();
         let leaf = piece.leaves.iter().find(|(r, _)| r.start <= range.start && range.end <= r.end);
         let place = match (leaf, piece.source) {
             (Some((_, pointer)), _) => Place::new(piece.act).path(pointer.clone()),
@@ -406,9 +405,4 @@ impl<'r> Judge<'r> {
         };
         Quoted { place, text }
     }
-}
-
-/// Whether a word says what a statement is about: parts of other numbers, like the `30` of a time, do not.
-fn tells(word: &Word) -> bool {
-    !word.common && (!word.digits || word.range().len() > 3)
 }

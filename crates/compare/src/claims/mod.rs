@@ -2,6 +2,7 @@
 //! statuses; each is looked up in what the run had read, done and been told before it. It refuses to guess: what was
 //! not vouched for or cannot be looked up is "not checkable", which is neither good nor bad.
 
+mod about;
 pub(crate) mod amount;
 pub(crate) mod answer;
 mod company;
@@ -10,9 +11,12 @@ mod derive;
 pub(crate) mod evidence;
 mod extract;
 mod extreme;
+mod fit;
+pub(crate) mod layout;
 mod link;
 pub(crate) mod moment;
 mod rank;
+mod reading;
 mod report;
 mod rival;
 pub(crate) mod scan;
@@ -22,8 +26,9 @@ mod usual;
 pub(crate) mod words;
 
 pub use amount::{Amount, Unit};
+pub use fit::{FITS, Fit};
 pub use moment::{Date, Time};
-pub use rank::{Candidate, FITS, Fit};
+pub use rank::Candidate;
 pub use report::{Claim, ClaimKind, ClaimReport, ClaimStatus, Operation, Quoted, Totals, Why};
 pub use scan::Value;
 
@@ -200,6 +205,27 @@ mod tests {
         assert_eq!(statuses(&run).last().unwrap().1, Contradicted);
         // words that were never read side by side with anything else tell nothing
         check(&asked("?", EVENTS, "The Sarah appointment is fine."), &[("Sarah", Supported)]);
+    }
+
+    #[test]
+    fn a_name_of_several_words_is_held_against_the_one_that_was_read() {
+        let read = "- subject: TechServices Password Reset Request\n  body: Reset it at Tech Services Support.\n- subject: 'Re: Hiking Trip'\n  body: Trip on Saturday\n";
+        let of = |answer: &str| statuses(&asked("?", read, answer));
+        let wrong = of("1. TechServices Password Trip Request (from a friend)");
+        assert!(wrong.iter().any(|(_, s)| *s == Contradicted), "{wrong:?}");
+        let wrong = of("1. TechServices Password You Request (from a friend)");
+        assert!(wrong.iter().any(|(_, s)| *s == Contradicted), "{wrong:?}");
+        let right = of("1. TechServices Password Reset Request (from a friend)");
+        assert!(right.iter().all(|(_, s)| *s == Supported), "{right:?}");
+        let apart = of("It is from TechServices Support.");
+        assert!(apart.iter().all(|(_, s)| *s == NotCheckable), "{apart:?}");
+    }
+
+    #[test]
+    fn a_value_of_another_kind_among_the_same_words_is_wrong() {
+        let read = "- 1 cup butter, softened\n- 3 cups flour\n- code 003\n";
+        let wrong = statuses(&asked("?", read, "You need 003 cup butter, softened."));
+        assert_eq!(wrong, [("003".into(), Contradicted)]);
     }
 
     #[test]

@@ -2,10 +2,12 @@
 //! much its record, its line and its key share with the statement; if another one is clearly ahead, that is a
 //! contradiction. It takes a margin, because a statement may well be about two records at once.
 
+use super::about::About;
 use super::answer::Statement;
-use super::evidence::{Seen, Slot, Source, key_stems, normal_key};
+use super::evidence::{Seen, Slot, Source};
 use super::extract::{Raw, within};
-use super::link::{About, Hit, Judge};
+use super::layout::{key_stems, normal_key};
+use super::link::{Hit, Judge};
 use super::report::Quoted;
 use super::scan::{Value, scan};
 use super::words::Word;

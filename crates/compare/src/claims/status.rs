@@ -113,6 +113,6 @@ pub(crate) fn doing(run: &Run, before: usize, deed: &str) -> Vec<usize> {
 }
 
 fn does(name: &str, stems: &[&str]) -> bool {
-    let name = super::evidence::normal_key(name);
+    let name = super::layout::normal_key(name);
     name.split(' ').any(|part| stems.iter().any(|stem| part.starts_with(stem)))
 }

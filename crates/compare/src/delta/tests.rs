@@ -150,6 +150,19 @@ proptest! {
     }
 
     #[test]
+    fn a_difference_without_one_of_its_changes_makes_another_run(base in any_run(), new in any_run()) {
+        let found = between(&base, &new);
+        for at in 0..found.changes.len() + found.noise.len() {
+            let mut less = found.clone();
+            match at.checked_sub(found.changes.len()) {
+                None => drop(less.changes.remove(at)),
+                Some(noise) => drop(less.noise.remove(noise)),
+            }
+            prop_assert!(apply(&less, &base).ok() != Some(in_place(new.clone())), "{at} of {found:#?}");
+        }
+    }
+
+    #[test]
     fn a_difference_survives_json(base in any_run(), new in any_run()) {
         let found = between(&base, &new);
         let text = serde_json::to_string(&found).unwrap();

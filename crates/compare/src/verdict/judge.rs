@@ -9,6 +9,7 @@ use crate::enforce::Enforced;
 use crate::ground::GroundReport;
 use crate::reason::{Outcome, Reason, Scorer, in_order};
 use cofferdam_model::{Act, ActKind, Run, Status};
+use std::cmp::Ordering;
 use std::collections::BTreeSet;
 
 /// What other scorers found, to be weighed with the rest.
@@ -22,8 +23,7 @@ pub struct Evidence {
     pub reasons: Vec<Reason>,
 }
 
-/// Judges a run against all baselines of its input. The order of the baselines does not matter but for which of two
-/// equally near ones explains.
+/// Judges a run against all baselines of its input. The order of the baselines does not matter.
 pub fn judge(
     bases: &[&Run],
     new: &Run,
@@ -79,9 +79,9 @@ fn nearest(bases: &[&Run], new: &Run, effects: &Effects, thresholds: &Thresholds
         let fresh = deeds::renamed(deeds::deeds(new, effects), &diff.renamed);
         let matched = deeds::matched(&bags[index], &fresh, &free, options);
         let nearer = |best: &Near| {
-            let key = (matched.distance, diff.changes.len());
-            let old = (best.matched.distance, best.diff.changes.len());
-            key.0.total_cmp(&old.0).then(key.1.cmp(&old.1)).is_lt()
+            let order = matched.distance.total_cmp(&best.matched.distance);
+            let order = order.then(diff.changes.len().cmp(&best.diff.changes.len()));
+            order.then_with(|| first_of(base, bases[best.index], new, effects)).is_lt()
         };
         if best.as_ref().is_none_or(nearer) {
             best = Some(Near { index, diff, base: bags[index].clone(), new: fresh, matched, spread: 0.0 });
@@ -90,6 +90,18 @@ fn nearest(bases: &[&Run], new: &Run, effects: &Effects, thresholds: &Thresholds
     let mut best = best?;
     best.spread = spread(&bags, &free, options);
     Some(best)
+}
+
+/// Of two that are equally near, the one that read the same things; then by what they did, and never by which came first.
+fn first_of(one: &Run, other: &Run, new: &Run, effects: &Effects) -> Ordering {
+    let reads = |base: &Run| readings(Some(base), new, effects);
+    let acts = |run: &Run| -> Vec<String> {
+        run.acts
+            .iter()
+            .map(|act| format!("{} {} {:?} {}", act.name, act.args, act.status, act.text))
+            .collect()
+    };
+    reads(one).total_cmp(&reads(other)).then_with(|| acts(one).cmp(&acts(other)))
 }
 
 /// How far the loneliest baseline is from its nearest.

@@ -109,28 +109,56 @@ fn a_suite_is_as_good_as_its_sessions() {
     suite("", 1.0, Outcome::Review, 0);
 }
 
+fn outcome_of(at: u8) -> Outcome {
+    [Outcome::Pass, Outcome::Review, Outcome::Fail][usize::from(at)]
+}
+
+/// The same twice, the second time in another order.
+fn in_two_orders<T: Clone + std::fmt::Debug>(
+    one: impl Strategy<Value = T>,
+    most: usize,
+) -> impl Strategy<Value = (Vec<T>, Vec<T>)> {
+    prop::collection::vec(one, 0..most).prop_flat_map(|all| (Just(all.clone()), Just(all).prop_shuffle()))
+}
+
+fn calls(most: usize) -> impl Strategy<Value = String> {
+    let call = (0..3usize, 0..3u8, any::<bool>()).prop_map(|(tool, arg, failed)| {
+        format!("{}({arg}){}", ["get_a", "send_b", "pay_c"][tool], if failed { "!" } else { "" })
+    });
+    prop::collection::vec(call, 0..most).prop_map(|calls| calls.join(" "))
+}
+
 proptest! {
     #[test]
-    fn the_order_of_sessions_does_not_matter(tries in prop::collection::vec((0..4usize, 0..3u8), 0..20), turn in 0..20usize) {
-        let of = |(name, outcome): &(usize, u8)| Trial {
-            session: name.to_string(),
-            outcome: [Outcome::Pass, Outcome::Review, Outcome::Fail][usize::from(*outcome)],
-        };
+    fn the_order_of_sessions_does_not_matter((tries, shuffled) in in_two_orders((0..4usize, 0..3u8), 20)) {
+        let of = |(name, outcome): &(usize, u8)| Trial { session: name.to_string(), outcome: outcome_of(*outcome) };
         let all: Vec<Trial> = tries.iter().map(of).collect();
-        let mut turned = all.clone();
-        turned.rotate_left(turn.min(all.len()));
+        let turned: Vec<Trial> = shuffled.iter().map(of).collect();
         let thresholds = Thresholds::default();
         prop_assert_eq!(aggregate(&all, &thresholds), aggregate(&turned, &thresholds));
     }
 
     #[test]
-    fn when_it_happened_does_not_matter(calls in prop::collection::vec((0..3usize, 0..3u8), 0..8), late in 0..1000u64) {
-        let line: Vec<String> =
-            calls.iter().map(|(tool, arg)| format!("{}({arg})", ["get_a", "send_b", "pay_c"][*tool])).collect();
+    fn the_order_of_baselines_does_not_matter((bases, shuffled) in in_two_orders(calls(5), 4), new in calls(6)) {
+        let of = |bases: &[String]| {
+            let found = judged(&bases.iter().map(String::as_str).collect::<Vec<_>>(), &new).verdict;
+            (found.outcome, found.score)
+        };
+        prop_assert_eq!(of(&bases), of(&shuffled));
+    }
+
+    #[test]
+    fn when_it_happened_does_not_matter(
+        line in calls(8),
+        clock in prop::collection::vec(any::<u64>(), 8),
+        wall in any::<u64>(),
+    ) {
         let base = run("get_a(1) send_b(1)");
-        let new = run(&line.join(" "));
+        let new = run(&line);
         let mut later = new.clone();
-        later.acts.iter_mut().for_each(|act| act.at += late);
+        // in any order: a clock may go backwards
+        later.acts.iter_mut().zip(clock).for_each(|(act, at)| act.at = at);
+        later.spent.wall_us = wall;
         let of = |new: &Run| {
             judge(&[&base], new, &Effects::default(), &Thresholds::default(), Evidence::default()).verdict
         };
