@@ -60,7 +60,7 @@ impl Exec {
         outbox: &mut Outbox,
         copy: impl FnOnce([BorrowedFd<'_>; 3]) -> Option<Pid>,
     ) -> Result<Option<Self>, Fault> {
-        Ok(Self::launch(id, request, Ends::open(request), outbox)?.ok())
+        Ok(Self::launch(id, request, Ends::open(request), outbox, copy)?.ok())
     }
 
     /// For one inside who asked, with the descriptors that it gave. Its terminal, if that is one, is sized by whoever
@@ -76,7 +76,7 @@ impl Exec {
             (None, pipes) => Theirs::Pipes(pipes),
         };
         let ends = Ends { input: None, outputs: Vec::new(), theirs };
-        let started = Self::launch(id, request, Ok(ends), outbox)?;
+        let started = Self::launch(id, request, Ok(ends), outbox, |_| None)?;
         Ok(match started {
             Ok(exec) => Some(Self { terminal: None, asker: Some(asker), ..exec }),
             Err(outcome) => {
@@ -91,6 +91,7 @@ impl Exec {
         request: &wire::Exec<'_>,
         ends: Result<Ends, Failure>,
         outbox: &mut Outbox,
+        copy: impl FnOnce([BorrowedFd<'_>; 3]) -> Option<Pid>,
     ) -> Result<Result<Self, Outcome>, Fault> {
         let (argv, env) = (c_strings(&request.argv)?, c_strings(&request.env)?);
         let cwd = CString::new(request.cwd).map_err(|_| Fault::Request)?;
