@@ -552,7 +552,7 @@ mod tests {
         let order = [
             "bind /usr on usr ro",
             "file .cofferdam/bin/sudo 0755",
-            "overlay .cofferdam/bin:usr/local/bin on usr/local/bin",
+            "overlay .cofferdam/bin usr/local/bin on usr/local/bin",
             "read-only usr/local/bin",
             "bind .cofferdam/bin/sudo on usr/bin/sudo ro",
             "pivot-root",

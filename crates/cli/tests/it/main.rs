@@ -66,6 +66,7 @@ mod snapshot;
 mod ssh;
 #[cfg(test)]
 mod steps;
+#[cfg(test)]
 mod sudo;
 #[cfg(test)]
 mod syscalls;

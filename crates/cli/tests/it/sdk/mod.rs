@@ -184,7 +184,7 @@ fn a_service_without_sudo() {
         return;
     }
     let site = Site::new(Mode::Root, env!("CARGO_BIN_EXE_cofferdam"));
-    let config = site.write("serve.toml", "[e2b]\nsudo = false\n".to_owned());
+    let config = site.write("serve.toml", "[e2b]\nsudo = false\n");
     Service::start_with(&site, &["--config", config.to_str().unwrap()]).run(&packages, "no_sudo.py");
 }
 
