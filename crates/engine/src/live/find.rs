@@ -14,7 +14,10 @@ use std::collections::BTreeMap;
 use std::io;
 use std::os::fd::BorrowedFd;
 use std::path::PathBuf;
+use std::time::{Duration, Instant};
 
+/// What a process that was killed may take to let go of what it held.
+const GOING: Duration = Duration::from_secs(10);
 /// Traces that are looked through for runs under way: the newest.
 const LOOKED_AT: usize = 500;
 
@@ -164,16 +167,27 @@ impl Engine {
         question: &Question,
         along: &[BorrowedFd<'_>],
     ) -> Result<Lines, EngineError> {
-        self.ask_at(&format!("{session}.sock"), question, along).map_err(|error| {
-            let nobody = matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused);
-            match register::find(&self.home, session).filter(|_| nobody && !self.is_live(session)) {
-                Some(lost) => {
-                    EngineError::Lost { session: session.clone(), reason: lost.reason.unwrap_or_default() }
-                }
-                None if nobody => EngineError::NotLive(session.to_string()),
-                None => asking(error),
+        let (name, begun) = (format!("{session}.sock"), Instant::now());
+        loop {
+            let error = match self.ask_at(&name, question, along) {
+                Ok(lines) => return Ok(lines),
+                Err(error) => error,
+            };
+            if !matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused) {
+                return Err(asking(error));
             }
-        })
+            let not_live = || EngineError::NotLive(session.to_string());
+            let lost = register::find(&self.home, session).ok_or_else(not_live)?;
+            if !self.is_live(session) {
+                let reason = lost.reason.unwrap_or_default();
+                return Err(EngineError::Lost { session: session.clone(), reason });
+            }
+            // Whoever held it was killed, and is not quite gone.
+            if begun.elapsed() > GOING {
+                return Err(not_live());
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
     }
 }
 
