@@ -10,7 +10,7 @@ use super::rival::key_fits;
 use super::scan::Value;
 use super::words::Word;
 
-pub const FITS: [&str; 36] = [
+pub const FITS: [&str; 35] = [
     "record",
     "record-beside-best",
     "line",
@@ -39,7 +39,6 @@ pub const FITS: [&str; 36] = [
     "near-beside-best",
     "question-record",
     "question-line",
-    "question-near",
     "key-of-same-label",
     "cue-fits",
     "cue-of-other",
@@ -98,6 +97,8 @@ pub(super) struct Setting<'a> {
     alike: Vec<usize>,
     own_at: usize,
     cue: Option<usize>,
+    /// For each candidate, how much of the statement stands close by.
+    nears: Vec<f32>,
     /// The best of all candidates: by record, by line, by the words around.
     best: [f32; 3],
 }
@@ -139,21 +140,25 @@ impl<'a> Setting<'a> {
                 .collect(),
             own_at,
             cue: cue_before(judge.text, raw),
+            nears: Vec::with_capacity(like.len()),
             best: [0.0; 3],
         };
         for spot in like.iter().map(|at| &judge.evidence.seen[*at]) {
-            let shares = [about.of(spot.record), about.line(spot.segment), setting.near(spot, &about.stems)];
+            let near = setting.near(spot);
+            setting.nears.push(near);
+            let shares = [about.of(spot.record), about.line(spot.segment), near];
             setting.best.iter_mut().zip(shares).for_each(|(best, share)| *best = best.max(share));
         }
         setting
     }
 
-    pub(super) fn fit(&self, spot: &Seen) -> Fit {
+    /// The features of one of the candidates, by its place among them.
+    pub(super) fn fit(&self, at: usize, spot: &Seen) -> Fit {
         let judge = self.judge;
         let piece = &judge.evidence.pieces[spot.piece];
         let slot = spot.slot.map(|s| &judge.evidence.slots[s]);
         let (record, line) = (self.about.of(spot.record), self.about.line(spot.segment));
-        let near = self.near(spot, &self.about.stems);
+        let near = self.nears.get(at).copied().unwrap_or(0.0);
         let named = slot.is_some_and(|s| key_fits(&s.stems, &self.wanted));
         let key_said = slot.is_some_and(|s| s.stems.iter().any(|stem| self.near_words.contains(stem)));
         let (left, right) = self.same_words(spot);
@@ -199,7 +204,6 @@ impl<'a> Setting<'a> {
             near / self.best[2].max(0.1),
             asked.of(spot.record) / asked.total.max(0.1),
             asked.line(spot.segment) / asked.near_total.max(0.1),
-            self.near(spot, &asked.stems) / asked.near_total.max(0.1),
             self.usual_key(&self.alike, spot),
             cue,
             other_cue,
@@ -216,21 +220,23 @@ impl<'a> Setting<'a> {
     }
 
     /// How much of what is told stands close by: every stem once, less the farther it is.
-    fn near(&self, spot: &Seen, stems: &[(u64, f32)]) -> f32 {
+    fn near(&self, spot: &Seen) -> f32 {
+        let stems = &self.about.stems;
         let words = &self.judge.evidence.pieces[spot.piece].words;
         let first = words.partition_point(|w| w.range().start < spot.found.range.start);
-        let end = words.partition_point(|w| w.range().start < spot.found.range.end);
-        let left = words[first.saturating_sub(AROUND)..first].iter().rev().enumerate();
-        let right = words[end..(end + AROUND).min(words.len())].iter().enumerate();
-        let mut counted: Vec<u64> = Vec::new();
-        let mut sum = 0.0;
-        let mut sides: Vec<(usize, &Word)> = left.chain(right).collect();
-        sides.sort_by_key(|(apart, _)| *apart);
-        for (apart, word) in sides {
-            let Ok(at) = stems.binary_search_by_key(&word.stem, |(stem, _)| *stem) else { continue };
-            if !counted.contains(&word.stem) {
-                counted.push(word.stem);
-                sum += stems[at].1 * (1.0 - apart as f32 / (AROUND + 4) as f32);
+        let end =
+            first + words[first..].iter().take_while(|w| w.range().start < spot.found.range.end).count();
+        let mut counted = [0_u64; 2 * AROUND];
+        let (mut many, mut sum) = (0, 0.0);
+        for apart in 0..AROUND {
+            let left = first.checked_sub(apart + 1).map(|at| &words[at]);
+            for word in left.into_iter().chain(words.get(end + apart)).filter(|w| !w.common) {
+                let Ok(at) = stems.binary_search_by_key(&word.stem, |(stem, _)| *stem) else { continue };
+                if !counted[..many].contains(&word.stem) {
+                    counted[many] = word.stem;
+                    many += 1;
+                    sum += stems[at].1 * (1.0 - apart as f32 / (AROUND + 4) as f32);
+                }
             }
         }
         sum

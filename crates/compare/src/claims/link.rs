@@ -58,7 +58,14 @@ impl<'r> Judge<'r> {
         for raw in &answer.claims {
             let (homes, slots) = judge.places(raw);
             judge.homes.push(homes);
-            judge.keys.push(slots);
+            // only which keys they are is ever asked
+            let mut keys: Vec<usize> = Vec::new();
+            for slot in slots {
+                if !keys.iter().any(|known| evidence.slots[*known].key == evidence.slots[slot].key) {
+                    keys.push(slot);
+                }
+            }
+            judge.keys.push(keys);
         }
         judge
     }

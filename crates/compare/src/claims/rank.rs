@@ -35,11 +35,13 @@ pub(super) struct Lead {
 /// so that the value that belongs there comes first.
 const WEIGHTS: Fit = [
     1.76, 2.59, 0.34, 1.59, 1.69, -1.69, -0.01, 2.88, 2.28, 0.90, 0.97, 0.82, -0.41, 2.23, -1.61, -0.20,
-    1.07, 1.60, -2.43, -0.45, 1.61, 0.85, -1.25, -0.16, -0.10, 0.90, -0.07, -0.19, -0.11, 0.22, 0.06, -0.23,
-    0.71, 0.11, -0.77, -1.78,
+    1.07, 1.60, -2.43, -0.45, 1.61, 0.85, -1.25, -0.16, -0.10, 0.90, -0.07, -0.19, 0.22, 0.06, -0.23, 0.71,
+    0.11, -0.77, -1.78,
 ];
 /// How far ahead another value has to be: for at most 3 in 100 true values of either half.
 const AHEAD: f32 = 2.75;
+/// Equal values in one slot of one line that are looked at.
+const ALIKE: usize = 3;
 /// Candidates of a claim that are looked at.
 const MOST: usize = 4000;
 
@@ -52,14 +54,31 @@ impl Judge<'_> {
             let read = &self.evidence.seen[*at].found.value;
             value.like(read) || value.said_by(read)
         };
-        let like: Vec<usize> = (0..before).filter(like).take(MOST).collect();
-        let setting = Setting::of(self, raw, statement, about, &like);
-        let of = |at: usize| {
+        let mut kept: Vec<usize> = Vec::new();
+        for at in (0..before).filter(like) {
+            // a long list of one value tells no more than its beginning
+            if kept.len() < ALIKE || !kept[kept.len() - ALIKE..].iter().all(|last| self.alike(*last, at)) {
+                kept.push(at);
+            }
+            if kept.len() == MOST {
+                break;
+            }
+        }
+        let setting = Setting::of(self, raw, statement, about, &kept);
+        let of = |(place, at): (usize, usize)| {
             let seen: &Seen = &self.evidence.seen[at];
             let says = value.said_by(&seen.found.value);
-            Candidate { says, fit: setting.fit(seen), seen: at, value: seen.same }
+            Candidate { says, fit: setting.fit(place, seen), seen: at, value: seen.same }
         };
-        like.into_iter().map(of).collect()
+        kept.into_iter().enumerate().map(of).collect()
+    }
+
+    fn alike(&self, one: usize, other: usize) -> bool {
+        let of = |at: usize| {
+            let seen = &self.evidence.seen[at];
+            (seen.same, seen.piece, seen.segment, seen.slot)
+        };
+        of(one) == of(other)
     }
 
     /// How the best of what was read, other than what was said, stands beside it. Nothing where either is missing.
