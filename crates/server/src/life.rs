@@ -199,26 +199,25 @@ pub(crate) async fn fork(
     .await
 }
 
-/// Ends it, and all that is kept of it.
-pub(crate) async fn end(app: &App, sandbox: &Arc<Sandbox>, by: &str) -> Result<(), EngineError> {
+/// Ends it, and all that is kept of it. Whether there was anything to end: one that has ended by itself is only taken off the books.
+pub(crate) async fn end(app: &App, sandbox: &Arc<Sandbox>, by: &str) -> Result<bool, EngineError> {
     let _alone = sandbox.changing.lock().await;
     let (ending, by) = (sandbox.clone(), by.to_owned());
     blocking(app, move |app| {
-        let (session, files) = {
+        let (session, files, lost) = {
             let record = ending.record();
-            (record.session.clone(), record.files.clone())
+            (record.session.clone(), record.files.clone(), record.lost_us.is_some())
         };
-        if let Some(session) = session {
-            match app.house.kill(&session, Some(Changes::Discard), &by) {
-                // One that was lost, or has just ended by itself, needs no end any more.
-                Ok(_) | Err(EngineError::NotLive(_) | EngineError::Lost { .. }) => {}
-                Err(error) => return Err(error),
-            }
-        }
+        let ended = match session.map(|session| app.house.kill(&session, Some(Changes::Discard), &by)) {
+            None | Some(Ok(_)) => true,
+            // One that was lost needs no end any more, and is still there to be taken away.
+            Some(Err(EngineError::NotLive(_) | EngineError::Lost { .. })) => lost,
+            Some(Err(error)) => return Err(error),
+        };
         files.iter().for_each(|name| drop(app.house.forget(name)));
         app.sandboxes.forget(&ending.id);
         plan::remove_policy(app, &ending.record());
-        Ok(())
+        Ok(ended)
     })
     .await
 }

@@ -69,7 +69,10 @@ impl House {
         let mailbox = self.supervisor.books().sessions.get(session).cloned();
         let mailbox = mailbox.ok_or_else(|| EngineError::NotLive(session.to_string()))?;
         match mailbox.ask(Asked { question, by: by.to_owned(), descriptors: Vec::new() }) {
-            reply @ (Reply::Refused(_) | Reply::Unenforceable(_)) if !self.holds(session) => {
+            // It may have ended, and not be off the books yet.
+            reply @ (Reply::Refused(_) | Reply::Unenforceable(_))
+                if mailbox.is_closed() || !self.holds(session) =>
+            {
                 drop(reply);
                 Err(EngineError::NotLive(session.to_string()))
             }

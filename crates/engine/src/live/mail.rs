@@ -9,8 +9,8 @@ use std::io;
 use std::net::Shutdown;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
-use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 /// A session that commits a large work dir answers when that is done.
@@ -67,6 +67,8 @@ pub(super) fn say_last(stream: &UnixStream, reply: &Reply) {
 pub(crate) struct Mailbox {
     letters: Sender<Letter>,
     wake: Arc<OwnedFd>,
+    /// There as long as its other end is.
+    reader: Weak<()>,
     /// What those in this process know of the session together.
     pub(super) known: Arc<Known>,
 }
@@ -75,6 +77,7 @@ pub(crate) struct Mailbox {
 pub(super) struct Post {
     letters: Receiver<Letter>,
     wake: Arc<OwnedFd>,
+    _reader: Arc<()>,
 }
 
 pub(super) fn mailbox() -> Result<(Mailbox, Post), EngineError> {
@@ -82,8 +85,10 @@ pub(super) fn mailbox() -> Result<(Mailbox, Post), EngineError> {
     let wake = rustix::event::eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).map_err(failed)?;
     let wake = Arc::new(wake);
     let (sender, letters) = channel();
-    let mailbox = Mailbox { letters: sender, wake: wake.clone(), known: Arc::default() };
-    Ok((mailbox, Post { letters, wake }))
+    let _reader = Arc::new(());
+    let reader = Arc::downgrade(&_reader);
+    let mailbox = Mailbox { letters: sender, wake: wake.clone(), reader, known: Arc::default() };
+    Ok((mailbox, Post { letters, wake, _reader }))
 }
 
 impl Post {
@@ -105,6 +110,11 @@ impl Post {
 }
 
 impl Mailbox {
+    /// Whether nobody is there any more to read what is put into it.
+    pub(super) fn is_closed(&self) -> bool {
+        self.reader.strong_count() == 0
+    }
+
     pub(super) fn put(&self, letter: Letter) -> Result<(), Gone> {
         self.letters.send(letter).map_err(|_| Gone)?;
         let _ = rustix::io::write(&self.wake, &1u64.to_ne_bytes());

@@ -8,6 +8,7 @@ use crate::life::{Condition, condition, end, sleep, wake};
 use axum::Json;
 use axum::extract::{Path, State};
 use cofferdam_api::e2b::{Connect, Created, Pause, Refresh, Timeout};
+use cofferdam_engine::EngineError;
 use cofferdam_model::Span;
 use http::{StatusCode, Uri};
 use std::time::Duration;
@@ -23,8 +24,10 @@ pub(super) async fn kill(
     Path(id): Path<String>,
 ) -> Result<StatusCode, Problem> {
     let sandbox = find(&app, &key, &id)?;
-    end(&app, &sandbox, &by(&key)).await?;
-    Ok(StatusCode::NO_CONTENT)
+    match end(&app, &sandbox, &by(&key)).await? {
+        true => Ok(StatusCode::NO_CONTENT),
+        false => Err(EngineError::NotLive(id).into()),
+    }
 }
 
 pub(super) async fn connect(
