@@ -1,11 +1,12 @@
 //! One entry of a layer after the other.
 
+use super::so_far::{SoFar, weight};
 use super::spot::{Spot, c_name, names, plain};
 use super::{Most, Taken, Tree};
 use crate::error::ImageError;
 use rustix::fs::{AtFlags, FileType, Gid, Mode, OFlags, Timespec, Timestamps, Uid, XattrFlags};
 use rustix::io::Errno;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::ffi::{CString, OsStr};
 use std::io::{self, Read};
 use std::os::fd::{AsFd, OwnedFd};
@@ -19,8 +20,6 @@ const NAME: u64 = 1 << 20;
 const PATH: usize = 4096;
 /// Of an entry's attributes together: no kernel takes a larger one.
 const ATTRIBUTES: usize = 64 << 10;
-/// Of names and attributes that have to be kept until a layer ends.
-const KEPT: usize = 256 << 20;
 const WHITEOUT: &[u8] = b".wh.";
 const OPAQUE: &[u8] = b".wh..wh..opq";
 const ATTRIBUTE: &str = "SCHILY.xattr.";
@@ -35,52 +34,6 @@ pub(super) struct Unpacking<'a> {
     pub(super) so_far: SoFar,
 }
 
-/// What has to be known of a layer until its end.
-#[derive(Default)]
-pub(super) struct SoFar {
-    /// What this layer has brought: it takes away only what those beneath had.
-    brought: BTreeSet<PathBuf>,
-    /// Directories, which get what they are to have when all is in them.
-    later: BTreeMap<PathBuf, One>,
-    /// Directories in which nothing of the layers beneath is left.
-    emptied: BTreeSet<PathBuf>,
-    /// Bytes of all of these.
-    size: usize,
-}
-
-impl SoFar {
-    fn keep(&mut self, size: usize) -> Result<(), ImageError> {
-        self.size = self.size.saturating_add(size);
-        match self.size <= KEPT {
-            true => Ok(()),
-            false => {
-                let what = "its names and attributes are more than can be kept".to_owned();
-                Err(ImageError::Format { part: "layer", what })
-            }
-        }
-    }
-
-    /// A path, with all above it.
-    fn bring(&mut self, path: &Path) -> Result<(), ImageError> {
-        for path in path.ancestors().filter(|path| !path.as_os_str().is_empty()) {
-            if !self.brought.insert(path.to_owned()) {
-                break;
-            }
-            self.keep(weight(path))?;
-        }
-        Ok(())
-    }
-
-    fn is_emptied(&self, dir: &Path) -> bool {
-        dir.ancestors().any(|dir| self.emptied.contains(dir))
-    }
-}
-
-/// What a path takes in one of these sets.
-fn weight(path: &Path) -> usize {
-    path.as_os_str().len() + size_of::<PathBuf>()
-}
-
 /// What stands before an entry and belongs to it.
 #[derive(Default)]
 struct Before {
@@ -93,7 +46,7 @@ struct Before {
 }
 
 /// An entry with all that is known of it.
-struct One {
+pub(super) struct One {
     path: PathBuf,
     mode: Mode,
     owner: Option<(Uid, Gid)>,

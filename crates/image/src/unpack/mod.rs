@@ -4,6 +4,7 @@
 //! made the image meant it, and never out of it. What a name stands for is replaced, never written through.
 
 mod entry;
+mod so_far;
 mod spot;
 
 pub(crate) use entry::long_name;
@@ -12,7 +13,8 @@ pub(crate) use spot::{Tree, plain};
 use crate::error::ImageError;
 use cofferdam_model::{Digest, ImageNotes};
 use cofferdam_seal::Hasher;
-use entry::{SoFar, Unpacking};
+use entry::Unpacking;
+use so_far::SoFar;
 use std::io::{self, BufReader, Read};
 
 /// How much is taken of an image before it is refused.
