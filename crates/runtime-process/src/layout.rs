@@ -194,8 +194,13 @@ impl Layout {
         let host = |l: &Self| (l.system.clone(), l.var.clone(), l.etc_masked.clone(), l.passwd.clone());
         let own = |l: &Self| (l.home.clone(), l.toolchains.clone(), l.gitconfig.clone(), l.root_home);
         let proc = |l: &Self| (l.proc_read_only.clone(), l.proc_masked.clone());
-        let plain = self.programs.is_none() && self.root.is_none();
-        plain && host(self) == host(made) && own(self) == own(made) && proc(self) == proc(made)
+        // Whose files they are inside is decided by whose the work dir is.
+        let theirs = |l: &Self| -> Vec<bool> {
+            l.toolchains.iter().map(|shown| shown.owner == l.workdir_owner).collect()
+        };
+        let plain = self.programs.is_none() && self.root.is_none() && self.sudo.is_none();
+        let mapped = !rustix::process::geteuid().is_root() || theirs(self) == theirs(made);
+        plain && mapped && host(self) == host(made) && own(self) == own(made) && proc(self) == proc(made)
     }
 }
 

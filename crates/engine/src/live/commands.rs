@@ -178,7 +178,7 @@ impl Holder {
 
     /// Nothing else runs beside a command that is a transaction of its own: what it did could not be told from
     /// what others do.
-    fn alone(&self, asked: &ExecAsked) -> Result<(), EngineError> {
+    fn alone(&mut self, asked: &ExecAsked) -> Result<(), EngineError> {
         let other = self.execs.iter().find(|exec| exec.running.is_some() && exec.tx.is_some());
         match other {
             Some(exec) => Err(EngineError::Declined(format!(

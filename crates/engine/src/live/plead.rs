@@ -63,6 +63,32 @@ pub(super) fn relay(channel: OwnedFd, spec: &SessionSpec) -> Result<Relay, Engin
     Ok(relay)
 }
 
+/// Where the programs of the box's root are.
+const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
+/// What makes a program load or run something else than itself.
+const STEERS: &[&str] = &[
+    "LD_",
+    "GLIBC_",
+    "GCONV_PATH",
+    "BASH_ENV",
+    "BASH_FUNC_",
+    "ENV",
+    "IFS",
+    "SHELLOPTS",
+    "BASHOPTS",
+    "PS4",
+    "PYTHON",
+    "PERL",
+    "RUBY",
+    "NODE_",
+    "JAVA_TOOL_OPTIONS",
+    "_JAVA_OPTIONS",
+    "GIT_",
+    "EDITOR",
+    "VISUAL",
+    "PAGER",
+];
+
 impl Holder {
     /// Another guest knows nothing of what was asked of the one before.
     pub(super) fn forget_askers(&mut self) {
@@ -90,6 +116,9 @@ impl Holder {
         if let Some(egress) = &self.standing.egress {
             env.retain(|variable, _| !egress.placeholders.contains(variable));
         }
+        // Rules name programs: which one a name means, and what it loads, is not for the asker to say.
+        env.retain(|variable, _| !STEERS.iter().any(|prefix| variable.starts_with(prefix)));
+        env.insert("PATH".into(), PATH.into());
         self.may_start(&argv, &env)?;
         self.be_awake("sudo")?;
         let command = Command {

@@ -24,15 +24,26 @@ const TOLD: usize = 50;
 const TEXTS: usize = 32 << 20;
 
 impl Holder {
-    /// A clear no, with who it is that runs.
-    pub(super) fn nothing_runs(&self) -> Result<(), EngineError> {
+    /// A clear no, with who it is that runs. The interpreter that is kept goes first, so that nothing hides behind it; it is
+    /// started again with the next guest, or at once where there is none.
+    pub(super) fn nothing_runs(&mut self) -> Result<(), EngineError> {
+        let warm = !self.spec.warm.python.is_empty();
+        if warm {
+            self.relay.let_cool()?;
+        }
+        let done = self.is_idle();
+        if warm && done.is_err() {
+            self.keep_warm()?;
+        }
+        done
+    }
+
+    fn is_idle(&self) -> Result<(), EngineError> {
         let running: Vec<String> =
             self.execs.iter().filter(|e| e.running.is_some()).map(|e| e.info.id.to_string()).collect();
         let who = match running.as_slice() {
-            // The browser and the interpreter that is kept are started again afterwards.
-            [] if self.browser.is_some() || !self.spec.warm.python.is_empty() || self.is_deserted() => {
-                return Ok(());
-            }
+            // The browser is started again afterwards.
+            [] if self.browser.is_some() || self.is_deserted() => return Ok(()),
             [] => "something that a command left running".to_owned(),
             [one] => format!("exec {one}"),
             several => format!("execs {}", several.join(", ")),
@@ -102,7 +113,8 @@ impl Holder {
         let Some(to) = descriptors.into_iter().next() else {
             return Err(EngineError::Declined("a place for the answer has to come along".into()));
         };
-        let halted = !self.is_paused() && self.nothing_runs().is_err();
+        let warm = !self.spec.warm.python.is_empty();
+        let halted = !self.is_paused() && (warm || self.is_idle().is_err());
         if halted {
             self.standing.sandbox.pause()?;
         }

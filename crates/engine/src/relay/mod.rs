@@ -154,6 +154,11 @@ impl Relay {
         Ok(self.client.flush()?)
     }
 
+    /// Has the guest end the interpreter that it keeps.
+    pub(crate) fn let_cool(&mut self) -> Result<(), EngineError> {
+        self.keep_warm(&wire::Warm { argv: Vec::new(), env: Vec::new(), user: None })
+    }
+
     /// Has the guest keep an interpreter for scripts.
     pub(crate) fn keep_warm(&mut self, warm: &wire::Warm<'_>) -> Result<(), EngineError> {
         self.client.warm(warm)?;

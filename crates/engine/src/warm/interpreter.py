@@ -14,7 +14,7 @@ import sys
 
 LONGEST = 192 << 10
 # Read once, when an interpreter starts. One that has another value there has to be started.
-ONCE = ("LANG", "LANGUAGE", "LC_", "PYTHON")
+ONCE = ("LANG", "LANGUAGE", "LC_", "PYTHON", "PYENV_", "PATH", "HOME", "LD_", "GLIBC_")
 # This one is read again.
 PATHS = "PYTHONPATH"
 
@@ -24,13 +24,13 @@ class Cannot(Exception):
 
 
 def take(channel):
-    text, descriptors, flags, _ = socket.recv_fds(channel, LONGEST, 3)
+    text, descriptors, flags, _ = socket.recv_fds(channel, LONGEST, 4)
     if not text:
         os._exit(0)
     for descriptor in descriptors:
         os.set_inheritable(descriptor, False)
     fields = text.split(b"\0")
-    if flags & socket.MSG_TRUNC or len(descriptors) != 3 or len(fields) < 4:
+    if flags & socket.MSG_TRUNC or len(descriptors) != 4 or len(fields) < 4:
         raise Cannot("the request is broken")
     tty, cwd, count, *rest = fields
     count = int(count)
@@ -59,7 +59,7 @@ def check(cwd, argv, entries):
 def become(tty, cwd, argv, wanted, descriptors):
     """All that a new process would find."""
     os.setsid()
-    for number, descriptor in enumerate(descriptors):
+    for number, descriptor in enumerate(descriptors[:3]):
         os.dup2(descriptor, number)
     os.closerange(3, os.sysconf("SC_OPEN_MAX"))
     if tty:
@@ -151,6 +151,9 @@ def fork(request, source, wanted):
             os.write(writer, str(copy).encode())
             os._exit(0)
         os.close(writer)
+        # Not before it is known to whoever asked: a process that nobody knows of does nothing.
+        if os.read(descriptors[3], 1) != b"g":
+            os._exit(0)
         become(tty, cwd, argv, wanted, descriptors)
         return None, source
     os.close(writer)

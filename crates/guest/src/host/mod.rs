@@ -200,10 +200,11 @@ impl Client {
         Ok(ExecId(id))
     }
 
-    /// Has the guest keep an interpreter for scripts. It says nothing of it.
+    /// Has the guest keep an interpreter for scripts, in the place of one that it keeps; without a program, none. It says
+    /// nothing of it.
     pub fn warm(&mut self, warm: &Warm<'_>) -> Result<(), HostError> {
         let has_nul = |strings: &[&[u8]]| strings.iter().any(|text| text.contains(&0));
-        if warm.argv.is_empty() || has_nul(&warm.argv) || has_nul(&warm.env) {
+        if has_nul(&warm.argv) || has_nul(&warm.env) {
             return Err(HostError::Request("warm"));
         }
         match put(&mut self.unsent, Kind::Warm, 0, None, warm) {

@@ -244,7 +244,10 @@ impl Guest {
         }
         for _ in 0..REAP_BATCH {
             match reap() {
-                Ok(Some(ended)) => _ = self.execs.iter_mut().any(|exec| exec.reaped(&ended)),
+                Ok(Some(ended)) => {
+                    self.warm.iter_mut().for_each(|warm| warm.reaped(ended.pid));
+                    _ = self.execs.iter_mut().any(|exec| exec.reaped(&ended));
+                }
                 Ok(None) => {
                     self.more_to_reap = false;
                     return Ok(());

@@ -15,6 +15,7 @@ use rustix::net::{
     AddressFamily, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketFlags, SocketType,
     recv, sendmsg, socketpair,
 };
+use rustix::pipe::{PipeFlags, pipe_with};
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, waitid};
 
 /// For a copy to be made. Nothing else is done meanwhile.
@@ -25,7 +26,8 @@ const LONGEST: usize = 128 << 10;
 pub(crate) struct Warm {
     program: Vec<u8>,
     user: Option<wire::User>,
-    leader: Pid,
+    /// Until it has ended: its number may be another's then.
+    leader: Option<Pid>,
     socket: OwnedFd,
     /// It has said that all is imported.
     ready: bool,
@@ -46,6 +48,7 @@ enum Said {
 impl Warm {
     /// Nothing where it cannot be started: scripts are started without it.
     pub(crate) fn start(request: &wire::Warm<'_>) -> Option<Self> {
+        let program = request.argv.first()?.to_vec();
         let strings =
             |all: &[&[u8]]| all.iter().map(|text| CString::new(*text).ok()).collect::<Option<Vec<_>>>();
         let (argv, env) = (strings(&request.argv)?, strings(&request.env)?);
@@ -61,9 +64,14 @@ impl Warm {
             terminal: false,
             user: user.map(|user| User { uid: user.uid, gid: user.gid, groups: &user.groups }),
         };
-        let leader = spawn::spawn(&command).ok()?;
-        let program = request.argv.first()?.to_vec();
+        let leader = spawn::spawn(&command).ok();
+        leader?;
         Some(Self { program, user: request.user.clone(), leader, socket, ready: false })
+    }
+
+    /// Takes note of its end.
+    pub(crate) fn reaped(&mut self, pid: Pid) {
+        self.leader = self.leader.filter(|leader| *leader != pid);
     }
 
     fn is_for(&self, request: &wire::Exec<'_>) -> bool {
@@ -90,7 +98,13 @@ impl Warm {
         }
     }
 
-    fn ask(&self, request: &wire::Exec<'_>, stdio: [BorrowedFd<'_>; 3]) -> Result<(), Errno> {
+    /// The copy does nothing before it is told to by `go`, and ends where that is closed without a word.
+    fn ask(
+        &self,
+        request: &wire::Exec<'_>,
+        [input, output, errors]: [BorrowedFd<'_>; 3],
+        go: BorrowedFd<'_>,
+    ) -> Result<(), Errno> {
         let count = request.argv.len().to_string();
         let tty: &[u8] = if request.tty.is_some() { b"1" } else { b"0" };
         let head = [tty, request.cwd, count.as_bytes()];
@@ -99,9 +113,10 @@ impl Warm {
         if text.len() > LONGEST {
             return Err(Errno::TOOBIG);
         }
-        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(3))];
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(4))];
         let mut control = SendAncillaryBuffer::new(&mut space);
-        if !control.push(SendAncillaryMessage::ScmRights(&stdio)) {
+        let given = [input, output, errors, go];
+        if !control.push(SendAncillaryMessage::ScmRights(&given)) {
             return Err(Errno::NOBUFS);
         }
         let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
@@ -112,7 +127,7 @@ impl Warm {
 impl Drop for Warm {
     fn drop(&mut self) {
         // Reaped with whatever else is left behind.
-        let _ = kill_process(self.leader, Signal::KILL);
+        let _ = self.leader.map(|leader| kill_process(leader, Signal::KILL));
     }
 }
 
@@ -139,9 +154,15 @@ pub(crate) fn copy(
             }
         }
     }
-    let said = warm.ask(request, stdio).map(|()| warm.said(&PATIENCE));
+    let (wait, go) = pipe_with(PipeFlags::CLOEXEC).ok()?;
+    let said = warm.ask(request, stdio, wait.as_fd()).map(|()| warm.said(&PATIENCE));
+    drop(wait);
     match said {
-        Ok(Said::Copied(pid)) if !taken(pid) && pid != warm.leader && is_ours(pid) => return Some(pid),
+        Ok(Said::Copied(pid)) if !taken(pid) && Some(pid) != warm.leader && is_ours(pid) => {
+            // One that cannot be told has ended, and is reaped as any other.
+            let _ = rustix::io::write(&go, b"g");
+            return Some(pid);
+        }
         Ok(Said::Cannot) | Err(Errno::TOOBIG) => {}
         _ => *kept = None,
     }
