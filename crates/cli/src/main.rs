@@ -8,6 +8,7 @@ mod progress;
 mod story;
 
 use args::{Args, Command};
+use cofferdam_engine::Early;
 use output::{Failure, Output};
 use std::process::ExitCode;
 
@@ -16,13 +17,16 @@ const RUN_FAILED: u8 = 125;
 const USAGE: u8 = 2;
 
 fn main() -> ExitCode {
+    // Namespaces take as long to make as a command line takes to read.
+    let early =
+        if std::env::args_os().nth(1).is_some_and(|word| word == "run") { Early::begin() } else { None };
     let args = match args::parse() {
         Ok(args) => args,
         Err(error) => return usage(&error),
     };
     let output = Output::new(&args.global);
     let is_run = args.command.passes_code_through();
-    match dispatch(args, &output) {
+    match dispatch(args, early, &output) {
         Ok(code) => ExitCode::from(code),
         Err(failure) => {
             let code = if is_run { RUN_FAILED } else { failure.code() };
@@ -32,10 +36,10 @@ fn main() -> ExitCode {
     }
 }
 
-fn dispatch(args: Args, output: &Output) -> Result<u8, Failure> {
+fn dispatch(args: Args, early: Option<Early>, output: &Output) -> Result<u8, Failure> {
     let home = args.global.home;
     match args.command {
-        Command::Run(run) => command::run::run(home, run, output),
+        Command::Run(run) => command::run::run(home, run, early, output),
         Command::Replay(replay) => command::replay::run(home, replay, output),
         Command::Trace(trace) => command::trace::run(home, trace, output),
         Command::Key(key) => command::key::run(home, key, output),

@@ -70,6 +70,17 @@ impl Recorder {
         Ok(writing.open()?.checkpoint(now_us())?)
     }
 
+    /// The same without waiting for the disk: what follows is begun first, and then `settle` waits for both.
+    pub(crate) fn sign(&self) -> Result<(), EngineError> {
+        let mut writing = self.writing();
+        writing.unsigned_since = None;
+        Ok(writing.open()?.sign(now_us())?)
+    }
+
+    pub(crate) fn settle(&self) -> Result<(), EngineError> {
+        Ok(self.writing().open()?.settle()?)
+    }
+
     pub(crate) fn checkpoint_if_due(&self) -> Result<(), EngineError> {
         let due = self.next_checkpoint().is_some_and(|wait| wait.is_zero());
         if due { self.checkpoint() } else { Ok(()) }

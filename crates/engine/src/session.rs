@@ -22,6 +22,7 @@ use cofferdam_model::{
     SessionStarted, Tier, Usage,
 };
 use cofferdam_runtime::{Backend, Base, Begun, Network, RuntimeError, Sandbox, SandboxSpec, ShownFile};
+use cofferdam_runtime_process::Early;
 use cofferdam_sys::terminal::RawMode;
 use cofferdam_trace::{FORMAT, Options, Writer};
 use std::os::fd::AsFd;
@@ -72,7 +73,12 @@ pub struct Outcome {
 
 impl Engine {
     /// Runs one command in one sandbox. An error means that Cofferdam failed or refused, not the command.
-    pub fn run(&self, mut run: Run<'_>) -> Result<Outcome, EngineError> {
+    pub fn run(&self, run: Run<'_>) -> Result<Outcome, EngineError> {
+        self.run_from(None, run)
+    }
+
+    /// The same, in what was begun before the command was known, if it is of use.
+    pub fn run_from(&self, early: Option<Early>, mut run: Run<'_>) -> Result<Outcome, EngineError> {
         self.name_command(&mut run.spec)?;
         run.spec.check()?;
         if run.spec.sudo {
@@ -83,7 +89,7 @@ impl Engine {
             let text = "`warm` is for sessions that stay: leave it out, or use `cofferdam session create`";
             return Err(EngineError::Declined(text.into()));
         }
-        let backend = tiers::choose(&self.home, &run.spec)?;
+        let backend = tiers::choose(&self.home, &run.spec, early)?;
         self.run_in(run, backend, Caller::Own)
     }
 
@@ -120,12 +126,14 @@ impl Engine {
         let Run { spec, stdio, tty, decide, tools, .. } = run;
         let changes = spec.changes;
         let program = spec.command.first().cloned().unwrap_or_default();
+        // While the command begins, nothing of it needs us: there is time to look after what others left behind.
+        let meanwhile = || self.housekeeping();
         let ran = match tools {
             Some(server) => mcp::between(server, &spec, stdio, &standing).and_then(|(stdio, between)| {
-                let ran = command(spec, stdio, tty, &heard, &mut standing);
+                let ran = command(spec, stdio, tty, &heard, &mut standing, &meanwhile);
                 between.finish().and(ran)
             }),
-            None => command(spec, stdio, tty, &heard, &mut standing),
+            None => command(spec, stdio, tty, &heard, &mut standing, &meanwhile),
         };
         let (exit, usage) = match ran {
             Ok(ended) => ended,
@@ -256,7 +264,8 @@ impl Engine {
     /// - One that stays is born into its control group, so for it the trace comes first.
     /// - What was prepared has a mark of its own. The trace is opened while the last of it is mounted, unless
     ///   there is a layer on disk.
-    /// - For any other, namespaces come into being while we write.
+    /// - For any other, namespaces and mounts come into being while we write; where a layer on disk is one of the
+    ///   first things, only namespaces.
     fn make(
         &self,
         backend: &dyn Backend,
@@ -272,12 +281,16 @@ impl Engine {
             let made = begun.complete(&mut || trace = trace.take().or_else(|| Some(open_trace())));
             return Ok((trace.unwrap_or_else(open_trace)?, made));
         }
-        let early = if stays { Some(open_trace()?) } else { None };
+        if stays {
+            let recorder = open_trace()?;
+            let made = backend.begin(asked).and_then(|begun| begun.complete(&mut || self.prepare_trace()));
+            return Ok((recorder, made));
+        }
         let begun = backend.begin(asked);
-        let recorder = early.map_or_else(open_trace, Ok)?;
-        // Who holds several looks after leftovers by itself, from time to time.
-        let mut meanwhile = || if stays { self.prepare_trace() } else { self.housekeeping() };
-        Ok((recorder, begun.and_then(|begun| begun.complete(&mut meanwhile))))
+        let mut trace = if in_memory { None } else { Some(Ok(open_trace()?)) };
+        let made = begun
+            .and_then(|begun| begun.complete(&mut || trace = trace.take().or_else(|| Some(open_trace()))));
+        Ok((trace.unwrap_or_else(open_trace)?, made))
     }
 
     fn open_trace(&self, trace: &Path, start: &Body, durable: bool) -> Result<Recorder, EngineError> {
@@ -424,6 +437,7 @@ fn command(
     tty: bool,
     heard: &Heard<'_>,
     standing: &mut Standing,
+    meanwhile: &dyn Fn(),
 ) -> Result<(Exit, Usage), EngineError> {
     let channel = standing.sandbox.take_channel().ok_or(EngineError::NoChannel)?;
     let mut relay = Relay::new(channel)?;
@@ -444,6 +458,7 @@ fn command(
     let _raw = keyboard.as_ref().and_then(|fd| RawMode::enter(fd.as_fd()).ok());
     let mut browser = standing.start_browser(&mut relay, &spec)?;
     let (id, exec) = standing.start(&mut relay, &spec, &asked, Io::Descriptors(stdio))?;
+    meanwhile();
     let mut stopped = None;
     let ended = loop {
         let (sandbox, recorder) = (standing.sandbox.as_mut(), &standing.recorder);
@@ -476,6 +491,8 @@ fn command(
             break ended;
         }
     };
+    // What the command leaves behind ends with it.
+    standing.sandbox.dismiss();
     let told = standing.ended(exec, ended);
     // The browser is the command's: it goes with it.
     for (_, event, ended) in relay.leave(true) {

@@ -138,7 +138,7 @@ impl Standing {
                 by: command.by.map(str::to_owned),
             }),
         )?;
-        self.recorder.checkpoint()?;
+        self.recorder.sign()?;
         let user = wire::User { uid: who.uid, gid: who.gid, groups };
         let request = wire::Exec {
             argv: command.argv.iter().map(String::as_bytes).collect(),
@@ -157,6 +157,8 @@ impl Standing {
             kept: command.kept,
         };
         let started = relay.start(&request, exec, bounds, io);
+        // It is signed before it begins; where it is also to be on the disk, that takes as long as to begin.
+        self.recorder.settle()?;
         if started.is_err() {
             let body = ExecExited { exit: Exit::Code(125), usage: Usage::default() };
             self.recorder.append(Some(exec), &Body::ExecExited(body))?;

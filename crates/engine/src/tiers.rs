@@ -3,7 +3,7 @@
 use crate::error::EngineError;
 use cofferdam_model::{Isolation, SessionSpec, Tier};
 use cofferdam_runtime::{Backend, Base, Probe};
-use cofferdam_runtime_process::{CAN_BE_LEFT_OUT, ProcessBackend};
+use cofferdam_runtime_process::{CAN_BE_LEFT_OUT, Early, ProcessBackend};
 use cofferdam_runtime_vm::VmBackend;
 use cofferdam_store::Home;
 use serde::Serialize;
@@ -47,19 +47,28 @@ pub(crate) fn machines(home: &Path) -> VmBackend {
 }
 
 /// The backend for a spec, or why there is none. Machines are taken of themselves where the processor runs them; one
-/// that a program has to emulate only where it is asked for, or nothing else is enough.
-pub(crate) fn choose(home: &Home, spec: &SessionSpec) -> Result<Box<dyn Backend>, EngineError> {
+/// that a program has to emulate only where it is asked for, or nothing else is enough. A child that was born ahead is
+/// for the process tier.
+pub(crate) fn choose(
+    home: &Home,
+    spec: &SessionSpec,
+    early: Option<Early>,
+) -> Result<Box<dyn Backend>, EngineError> {
+    let backend = |tier| match tier {
+        Tier::Process => {
+            Ok(Box::new(ProcessBackend { early: early.into(), ..Default::default() }) as Box<dyn Backend>)
+        }
+        tier => backend(home.path(), tier, &[]),
+    };
     if spec.image.is_some() {
         let demanded = spec.floor.is_some_and(|floor| !Tier::Process.meets(floor));
         return match spec.isolation {
-            Isolation::Auto | Isolation::Tier(Tier::Process) if !demanded => {
-                backend(home.path(), Tier::Process, &[])
-            }
+            Isolation::Auto | Isolation::Tier(Tier::Process) if !demanded => backend(Tier::Process),
             _ => Err(EngineError::ImageTier),
         };
     }
     let tier = pick(spec, || machines(home.path()).is_quick());
-    let backend = backend(home.path(), tier, &[])?;
+    let backend = backend(tier)?;
     match spec.floor {
         Some(floor) if !tier.meets(floor) => Err(EngineError::Floor { floor, have: tier }),
         _ => Ok(backend),
@@ -164,7 +173,7 @@ mod tests {
         let home = Home::open(dir.path()).unwrap();
         let asked = |isolation, floor| {
             let spec = SessionSpec { floor, isolation, ..Default::default() };
-            choose(&home, &spec).map(|backend| backend.tier())
+            choose(&home, &spec, None).map(|backend| backend.tier())
         };
         let process = Isolation::Tier(Tier::Process);
         assert!(matches!(

@@ -1,9 +1,9 @@
 //! How a sandbox comes to be: a table of steps, each with its undo.
 
 use crate::Channels;
-use crate::cgroup::{self, Groups, Version};
+use crate::birth::{self, Early};
+use crate::cgroup::{self, Groups};
 use crate::decide;
-use crate::explain::explain_launch;
 use crate::late;
 use crate::layer::{self, Layer};
 use crate::layout::{self, Layout};
@@ -23,18 +23,15 @@ use crate::watch::Ear;
 use cofferdam_model::{EnforcementReport, Weakness};
 use cofferdam_runtime::{
     Begun, Doors, Fault, Injected, Network, Recipe, RuntimeError, Sandbox, SandboxSpec, Standing, Step,
-    guest_program,
 };
-use cofferdam_sys::boot::{self, Birth, Given, Launched, Op};
-use cofferdam_sys::{idmap, image};
-use rustix::net::{AddressFamily, SocketFlags, SocketType};
+use cofferdam_sys::boot::{Given, Launched, Op};
+use cofferdam_sys::idmap;
 use rustix::process::{Signal, WaitId, WaitIdOptions};
-use rustix::thread::UnshareFlags;
 use std::collections::VecDeque;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
+use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI32, Ordering};
+use std::sync::atomic::AtomicI32;
 
 /// Everything that exists of a sandbox so far. The steps fill it in.
 pub(crate) struct Making {
@@ -46,6 +43,8 @@ pub(crate) struct Making {
     pub(crate) limits: Resolved,
     pub(crate) users: Option<Users>,
     pub(crate) layout: Option<Layout>,
+    /// What was seen of the host a moment ago.
+    host: Option<layout::Host>,
     pub(crate) network: Option<network::Wanted>,
     pub(crate) files: Vec<Placed>,
     pub(crate) groups: Groups,
@@ -53,6 +52,10 @@ pub(crate) struct Making {
     /// Helpers that are not needed any more and not yet waited for.
     holders: Vec<idmap::Holder>,
     pub(crate) born_in_group: bool,
+    /// Born before anything was known of the session, and not yet taken.
+    pub(crate) early: Option<Early>,
+    /// What the child was not told when it was born, and does before all else.
+    pub(crate) owed: Vec<Op>,
     pub(crate) inherited: Option<Inherited>,
     pub(crate) upper: Option<OwnedFd>,
     /// Directories that the child handed over, in order.
@@ -71,7 +74,7 @@ pub(crate) struct Making {
     pub(crate) system: Vec<PathBuf>,
     pub(crate) channel: Option<OwnedFd>,
     /// Where the guest's end of it comes from, where the other is not ours.
-    given_channel: Option<Channels>,
+    pub(crate) given_channel: Option<Channels>,
     /// The first process of the room that there is, for who asks from elsewhere.
     pub(crate) guest: Arc<AtomicI32>,
     pub(crate) launched: Option<Launched>,
@@ -115,8 +118,9 @@ pub(crate) const RECIPE: Recipe<Making, Failure> = Recipe(&[
     Step { name: "limits", run: place_groups, undo: nothing },
     Step { name: "layout", run: look_around, undo: nothing },
     Step { name: "layer", run: make_layer, undo: remove_layer },
-    Step { name: "plan", run: decide::hand_over, undo: nothing },
+    Step { name: PLAN, run: decide::hand_over, undo: nothing },
     Step { name: GROUPS, run: make_groups, undo: remove_groups },
+    Step { name: "confine", run: decide::confine, undo: nothing },
     Step { name: "supervise", run: supervise::supervise, undo: nothing },
     Step { name: "readback", run: readback::read_back, undo: nothing },
     Step { name: "floor", run: readback::check_floor, undo: nothing },
@@ -124,7 +128,9 @@ pub(crate) const RECIPE: Recipe<Making, Failure> = Recipe(&[
 
 /// The step that ends the beginning.
 const LAUNCH: &str = "launch";
-/// The step after which there is time for something else.
+/// The step after which there is time for something else, and of nothing that others could take for left behind.
+const PLAN: &str = "plan";
+/// The step after which helpers have served.
 const GROUPS: &str = "cgroups";
 
 /// A child at work in namespaces of its own, and nothing decided yet about what it will see.
@@ -136,6 +142,7 @@ pub(crate) fn begin(
     fault: Fault,
     given_channel: Option<Channels>,
     kvm: Option<PathBuf>,
+    early: Option<Early>,
 ) -> Result<Box<Beginning>, RuntimeError> {
     let making = Making {
         limits: limits::resolve(&spec.limits, spec.layer_place, spec.pausable),
@@ -145,12 +152,15 @@ pub(crate) fn begin(
         kvm,
         users: None,
         layout: None,
+        host: None,
         network: None,
         files: Vec::new(),
         groups: Groups::default(),
         given: Given::default(),
         holders: Vec::new(),
         born_in_group: false,
+        early,
+        owed: Vec::new(),
         inherited: None,
         upper: None,
         handed: VecDeque::new(),
@@ -187,9 +197,10 @@ impl Begun for Beginning {
     }
 
     fn complete(self: Box<Self>, meanwhile: &mut dyn FnMut()) -> Result<Box<dyn Sandbox>, RuntimeError> {
-        let mut standing = self.0.run_to(Some(GROUPS)).map_err(told)?;
-        // The child mounts by itself now; helpers that have served take a while to die.
+        let standing = self.0.run_to(Some(PLAN)).map_err(told)?;
+        // The child mounts by itself now.
         meanwhile();
+        let mut standing = standing.run_to(Some(GROUPS)).map_err(told)?;
         standing.context.holders.clear();
         let standing = standing.run_to(None).map_err(told)?;
         Ok(Box::new(ProcessSandbox::new(standing)))
@@ -223,7 +234,7 @@ fn look_around(m: &mut Making) -> Result<(), Failure> {
     let Some(users) = &m.users else { return chosen(m).map(drop) };
     let layout = match m.waiting.as_mut().and_then(|waiting| waiting.layout.take()) {
         Some(layout) => layout,
-        None => layout::gather(&m.spec, users)?,
+        None => layout::gather_over(m.host.take(), &m.spec, users)?,
     };
     map_ids(m, layout.workdir_owner)?;
     m.layout = Some(layout);
@@ -322,15 +333,6 @@ pub(crate) fn place_groups(m: &mut Making) -> Result<(), Failure> {
     late::place_groups(m)
 }
 
-/// Those that a process cannot enter later: it is the first of its pid namespace, and all others belong to its
-/// user namespace.
-fn born_in(m: &Making, users: &Users) -> UnshareFlags {
-    let mut flags = UnshareFlags::empty();
-    flags.set(UnshareFlags::NEWUSER, users.way != Way::Root);
-    flags.set(UnshareFlags::NEWPID, !m.without.iter().any(|w| w == "namespace.pid"));
-    flags
-}
-
 fn launch(m: &mut Making) -> Result<(), Failure> {
     let may_lack = m.spec.accept.contains(&Weakness::NoCapture);
     m.network = (m.spec.network == Network::Doors).then(|| network::look(may_lack));
@@ -338,9 +340,19 @@ fn launch(m: &mut Making) -> Result<(), Failure> {
     let Some(users) = &m.users else { return chosen(m).map(drop) };
     // What only plain users' own ids touch, or root, can be rearranged by us.
     m.room = if m.spec.pausable && users.way != Way::Range { Room::First } else { Room::Only };
-    let first = plan::first(users, m.network.as_ref(), &m.without);
-    let born_in = born_in(m, users);
-    bear(m, born_in, None, first, &[])?;
+    let born_in = birth::namespaces(users.way, &m.without);
+    let second = plan::second(users, m.network.as_ref(), &m.without);
+    match m.early.take().filter(|early| early.serves(m)) {
+        Some(early) => {
+            birth::take_in(m, early.0);
+            m.owed = second;
+        }
+        None => {
+            let mut first = plan::first(&m.without);
+            first.extend(second);
+            birth::bear(m, born_in, None, first, &[])?;
+        }
+    }
     furnish(m)?;
     if m.spec.ahead {
         let own = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
@@ -358,51 +370,21 @@ fn furnish(m: &mut Making) -> Result<(), Failure> {
     if users.way == Way::Range || m.spec.programs.is_some() {
         return Ok(());
     }
-    let layout = layout::skeleton(&m.spec, users);
+    let host = layout::Host::look(&m.spec, users);
+    let layout = layout::skeleton(host.clone(), &m.spec, users);
     let scratch = scratch(m);
-    let mut ops = Vec::with_capacity(100);
+    let mut ops = std::mem::take(&mut m.owed);
+    ops.reserve(100);
     plan::skeleton(&Skeleton { layout: &layout, users, staging: &m.spec.staging, scratch }, &mut ops);
     launched.perform(ops, &Given::default()).map_err(hearing)?;
     m.ahead = Some(scratch);
+    // One that waits may wait for long.
+    m.host = (!m.spec.ahead).then_some(host);
     Ok(())
 }
 
 pub(crate) fn scratch(m: &Making) -> Scratch {
     Scratch { bytes: m.limits.scratch, inodes: limits::inodes(m.limits.scratch) }
-}
-
-/// Starts the boot child, with a channel to the guest that it will be.
-pub(crate) fn bear(
-    m: &mut Making,
-    namespaces: UnshareFlags,
-    within: Option<BorrowedFd<'_>>,
-    first: Vec<Op>,
-    keep: &[RawFd],
-) -> Result<(), Failure> {
-    let (ours, theirs) = match &mut m.given_channel {
-        Some(Channels(next)) => (None, next().map_err(RuntimeError::io("find the guest's channel"))?),
-        None => {
-            let pair =
-                rustix::net::socketpair(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None);
-            let (ours, theirs) =
-                pair.map_err(|errno| RuntimeError::io("make the guest's channel")(errno.into()))?;
-            (Some(ours), theirs)
-        }
-    };
-    let image = image::blank().map_err(|errno| explain_launch("guest image", errno))?;
-    let (theirs, image) = (wait::out_of_the_way(theirs)?, wait::out_of_the_way(image)?);
-    let unified = m.groups.groups.iter().find(|group| group.version == Version::V2);
-    let unified = unified.and_then(|group| layer::open_dir(&group.path).ok());
-    let keep = [keep, &[theirs.as_raw_fd(), image.as_raw_fd()]].concat();
-    let birth = Birth { namespaces, cgroup: unified.as_ref().map(AsFd::as_fd), within, keep: &keep };
-    let launched = boot::launch(&birth, first).map_err(|errno| explain_launch("new namespaces", errno))?;
-    m.born_in_group = unified.is_some();
-    m.inherited = Some(Inherited { channel: theirs.as_raw_fd(), image: image.as_raw_fd() });
-    m.channel = ours;
-    m.guest.store(launched.pid().as_raw_nonzero().get(), Ordering::Release);
-    m.launched = Some(launched);
-    m.waited = false;
-    image::seal(&image, guest_program()).map_err(|errno| explain_launch("guest image", errno))
 }
 
 pub(crate) fn hearing(errno: rustix::io::Errno) -> RuntimeError {

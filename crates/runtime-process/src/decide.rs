@@ -8,7 +8,7 @@ use crate::users::Way;
 use crate::wait;
 use cofferdam_model::{Profile, Syscalls};
 use cofferdam_runtime::SandboxSpec;
-use cofferdam_sys::boot::{Access, Op, Resource};
+use cofferdam_sys::boot::{Access, Given, Op, Resource};
 use cofferdam_sys::{capability, landlock};
 use std::sync::Arc;
 
@@ -47,15 +47,18 @@ pub(crate) fn filter_for(spec: &SandboxSpec, layout: &Layout, without: &[String]
     }
 }
 
-/// The operations that `plan` makes of all that is decided.
-pub(crate) fn decided(m: &Making, plan: impl FnOnce(&Decided<'_>) -> Vec<Op>) -> Result<Vec<Op>, Failure> {
+/// The operations that `plan` makes of all that is decided. The filter is compiled only where it is one of them.
+pub(crate) fn decided(
+    m: &Making,
+    filtered: bool,
+    plan: impl FnOnce(&Decided<'_>) -> Vec<Op>,
+) -> Result<Vec<Op>, Failure> {
     let (users, layout) = chosen(m)?;
     let Some(inherited) = m.inherited else {
         return Err(Failure::What("steps ran out of order".into(), "report this".into()));
     };
     let choice = filter_of(m)?;
-    // Of one that waits it is in force already, and to compile it takes a while.
-    let filtered = m.waiting.is_none() && !m.without.iter().any(|w| w == "seccomp");
+    let filtered = filtered && !m.without.iter().any(|w| w == "seccomp");
     let another = matches!(m.room, Room::Another { .. });
     let in_box = m.spec.profile == Profile::Box;
     let (uid, gid) = if in_box { (0, 0) } else { (users.uid, users.gid) };
@@ -86,12 +89,23 @@ pub(crate) fn decided(m: &Making, plan: impl FnOnce(&Decided<'_>) -> Vec<Op>) ->
     }))
 }
 
-/// Decides all that is left, and lets the child go on.
+/// Hands over the last of it. The word that the groups are there has gone out before.
+pub(crate) fn confine(m: &mut Making) -> Result<(), Failure> {
+    if m.waiting.is_some() {
+        return Ok(());
+    }
+    let last = decided(m, true, plan::confinement)?;
+    let Some(launched) = &m.launched else { return chosen(m).map(drop) };
+    Ok(launched.perform(last, &Given::default()).map_err(hearing)?)
+}
+
+/// Decides what the sandbox shows, and lets the child go on.
 pub(crate) fn hand_over(m: &mut Making) -> Result<(), Failure> {
     if m.waiting.is_some() {
         return wait::bind(m);
     }
-    let rest = decided(m, plan::operations)?;
+    let mut rest = std::mem::take(&mut m.owed);
+    rest.extend(decided(m, false, plan::operations)?);
     let (users, _) = chosen(m)?;
     let Some(launched) = &m.launched else { return chosen(m).map(drop) };
     if users.way == Way::Range && !matches!(m.room, Room::Another { .. }) {

@@ -85,7 +85,38 @@ pub(crate) fn refused(what: String, fix: &str) -> RuntimeError {
     RuntimeError::Refused { what, fix: fix.into() }
 }
 
+/// What of the host is shown to every session alike, as it is now.
+#[derive(Debug, Clone)]
+pub(crate) struct Host {
+    system: Vec<System>,
+    var: Vec<&'static str>,
+    etc_masked: Vec<(&'static str, bool)>,
+    passwd: Option<(Vec<u8>, Vec<u8>)>,
+    gitconfig: Option<Vec<u8>>,
+}
+
+impl Host {
+    pub(crate) fn look(spec: &SandboxSpec, users: &Users) -> Self {
+        Self {
+            system: system(),
+            var: VAR.iter().copied().filter(|p| Path::new("/").join(p).is_dir()).collect(),
+            etc_masked: etc_masked(users),
+            passwd: (users.way != Way::Single).then(|| accounts(&inside_home(spec))),
+            gitconfig: git_identity(&spec.home),
+        }
+    }
+}
+
 pub(crate) fn gather(spec: &SandboxSpec, users: &Users) -> Result<Layout, RuntimeError> {
+    gather_over(None, spec, users)
+}
+
+/// The same where the host was looked at a moment ago.
+pub(crate) fn gather_over(
+    host: Option<Host>,
+    spec: &SandboxSpec,
+    users: &Users,
+) -> Result<Layout, RuntimeError> {
     let workdir = check_workdir(&spec.workdir)?;
     let shown_at = match (&spec.shown_at, &spec.root) {
         (at, Some(_)) => rooted::check_shown_at(at.as_deref().unwrap_or(workdir))?,
@@ -100,7 +131,8 @@ pub(crate) fn gather(spec: &SandboxSpec, users: &Users) -> Result<Layout, Runtim
     } else {
         toolchains(&spec.home, &spec.path, users)
     };
-    let mut system = system();
+    let Host { mut system, var, etc_masked, passwd, gitconfig } =
+        host.unwrap_or_else(|| Host::look(spec, users));
     let mounts = mounts(&spec.mounts, spec.root.is_none())?;
     let programs = match &spec.programs {
         None => None,
@@ -130,8 +162,8 @@ pub(crate) fn gather(spec: &SandboxSpec, users: &Users) -> Result<Layout, Runtim
         hidden_parents,
         system,
         programs,
-        var: VAR.iter().copied().filter(|p| Path::new("/").join(p).is_dir()).collect(),
-        etc_masked: etc_masked(users),
+        var,
+        etc_masked,
         proc_read_only: existing("/proc", PROC_READ_ONLY),
         proc_masked: existing("/proc", PROC_MASKED),
         home: (home != shown_at).then(|| home.clone()),
@@ -142,8 +174,8 @@ pub(crate) fn gather(spec: &SandboxSpec, users: &Users) -> Result<Layout, Runtim
         workdir_owner: (meta.uid(), meta.gid()),
         hidden,
         mounts,
-        passwd: (users.way != Way::Single).then(|| accounts(&home)),
-        gitconfig: git_identity(&spec.home),
+        passwd,
+        gitconfig,
         root: None,
         // Where a registry says which programs there are, this is none of them.
         sudo: (spec.sudo && spec.programs.is_none()).then(sudo),
@@ -152,16 +184,17 @@ pub(crate) fn gather(spec: &SandboxSpec, users: &Users) -> Result<Layout, Runtim
 }
 
 /// What does not depend on the session: for a sandbox that is begun before there is one.
-pub(crate) fn skeleton(spec: &SandboxSpec, users: &Users) -> Layout {
+pub(crate) fn skeleton(host: Host, spec: &SandboxSpec, users: &Users) -> Layout {
     let home = inside_home(spec);
+    let Host { system, var, etc_masked, passwd, gitconfig } = host;
     let layout = Layout {
-        system: system(),
-        var: VAR.iter().copied().filter(|p| Path::new("/").join(p).is_dir()).collect(),
-        etc_masked: etc_masked(users),
+        system,
+        var,
+        etc_masked,
         proc_read_only: Vec::new(),
         proc_masked: Vec::new(),
-        passwd: (users.way != Way::Single).then(|| accounts(&home)),
-        gitconfig: git_identity(&spec.home),
+        passwd,
+        gitconfig,
         home: Some(home),
         toolchains: Vec::new(),
         workdir: PathBuf::new(),
@@ -184,7 +217,7 @@ pub(crate) fn unbound(spec: &SandboxSpec, users: &Users) -> Layout {
         proc_read_only: existing("/proc", PROC_READ_ONLY),
         proc_masked: existing("/proc", PROC_MASKED),
         toolchains: toolchains(&spec.home, &spec.path, users),
-        ..skeleton(spec, users)
+        ..skeleton(Host::look(spec, users), spec, users)
     }
 }
 

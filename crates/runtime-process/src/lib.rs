@@ -3,6 +3,7 @@
 //!
 //! It shares the host's kernel: a bug there is a way out. What is really in force is read back and reported.
 
+mod birth;
 mod caller;
 mod cgroup;
 mod create;
@@ -18,6 +19,7 @@ mod layout;
 mod limits;
 mod network;
 mod plan;
+mod procfs;
 mod programs;
 mod readback;
 mod reap;
@@ -34,6 +36,7 @@ mod wait;
 mod watch;
 mod watched;
 
+pub use birth::Early;
 pub use doctor::{Fact, facts};
 pub use elsewhere::{Look, layer_of, look, owner_of_first};
 pub use network::DOOR_PORTS;
@@ -58,6 +61,8 @@ pub struct ProcessBackend {
     /// Where its guests' channels come from, where their other end is not ours: in a virtual machine it is the
     /// host's. Taken by the first sandbox.
     pub channel: Mutex<Option<Channels>>,
+    /// A child that was born ahead. Taken by the first sandbox, or ended.
+    pub early: Mutex<Option<Early>>,
     /// A node of the host's `kvm` to be shown under that name, for a VMM that opens it by itself.
     pub kvm: Option<PathBuf>,
 }
@@ -100,7 +105,8 @@ impl Backend for ProcessBackend {
 
     fn begin(&self, spec: SandboxSpec) -> Result<Box<dyn Begun>, RuntimeError> {
         let channel = self.channel.lock().unwrap_or_else(PoisonError::into_inner).take();
-        Ok(create::begin(spec, &self.without, self.fault, channel, self.kvm.clone())?)
+        let early = self.early.lock().unwrap_or_else(PoisonError::into_inner).take();
+        Ok(create::begin(spec, &self.without, self.fault, channel, self.kvm.clone(), early)?)
     }
 }
 

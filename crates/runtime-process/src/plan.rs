@@ -9,6 +9,7 @@ use crate::layout::Layout;
 use crate::network;
 use crate::shown::{self, Placed};
 use crate::users::{Users, Way};
+use cofferdam_runtime::guest_program;
 use cofferdam_sys::boot::{Access, Kept, Op, Resource};
 use cofferdam_sys::landlock::{Grant, Ruleset};
 use cofferdam_sys::late::Binding;
@@ -94,15 +95,8 @@ pub(crate) struct Scratch {
 }
 
 /// What the child does first, whatever else is decided: it takes as long as deciding the rest does.
-pub(crate) fn first(users: &Users, network: Option<&network::Wanted>, without: &[String]) -> Vec<Op> {
+pub(crate) fn first(without: &[String]) -> Vec<Op> {
     let on = |control: &str| !without.iter().any(|name| name == control);
-    let mut ops = vec![Op::DieWithSupervisor];
-    if users.way == Way::Single {
-        ops.push(Op::MapOwnIds {
-            uid_map: users.uid_map.clone().into_bytes(),
-            gid_map: users.gid_map.clone().into_bytes(),
-        });
-    }
     let mut namespaces = UnshareFlags::NEWNS;
     for (control, flag) in [
         ("namespace.net", UnshareFlags::NEWNET),
@@ -111,18 +105,31 @@ pub(crate) fn first(users: &Users, network: Option<&network::Wanted>, without: &
     ] {
         namespaces.set(flag, on(control));
     }
-    ops.push(Op::Unshare { namespaces });
+    let mut ops = vec![Op::DieWithSupervisor, Op::Unshare { namespaces }];
     // Where a namespace is left out on purpose, these are the host's own.
     if on("namespace.uts") {
         ops.push(Op::Hostname { name: b"cofferdam".to_vec() });
     }
     if on("namespace.net") {
         ops.push(Op::LoopbackUp);
-        if let Some(network) = network {
-            network.open(on("network.capture"), &mut ops);
-        }
     }
     ops.push(Op::PrivateMounts);
+    ops
+}
+
+/// What it does next, before any file is made: whose it is, and its doors.
+pub(crate) fn second(users: &Users, network: Option<&network::Wanted>, without: &[String]) -> Vec<Op> {
+    let on = |control: &str| !without.iter().any(|name| name == control);
+    let mut ops = Vec::new();
+    if users.way == Way::Single {
+        ops.push(Op::MapOwnIds {
+            uid_map: users.uid_map.clone().into_bytes(),
+            gid_map: users.gid_map.clone().into_bytes(),
+        });
+    }
+    if let Some(network) = network.filter(|_| on("namespace.net")) {
+        network.open(on("network.capture"), &mut ops);
+    }
     ops
 }
 
@@ -151,7 +158,7 @@ pub(crate) fn skeleton(skeleton: &Skeleton<'_>, ops: &mut Vec<Op>) {
     scene::devices(ops);
 }
 
-/// All the rest.
+/// All the rest but what it forbids itself.
 pub(crate) fn operations(d: &Decided<'_>) -> Vec<Op> {
     let mut ops = Vec::with_capacity(120);
     match d.room {
@@ -179,6 +186,14 @@ pub(crate) fn operations(d: &Decided<'_>) -> Vec<Op> {
     close_root(d, &mut ops);
     finish_namespaces(d, &mut ops);
     ops.extend(d.rlimits.iter().map(|&(resource, value)| Op::Limit { resource, value }));
+    ops.push(Op::TellSettled);
+    ops
+}
+
+/// The last of it: what the child forbids itself, and the guest. The filter takes a while to compile, so it comes when
+/// the child is at work already.
+pub(crate) fn confinement(d: &Decided<'_>) -> Vec<Op> {
+    let mut ops = Vec::with_capacity(12);
     drop_privileges(d, &mut ops);
     ops.push(Op::Descriptors { channel: d.inherited.channel, waits: false });
     confine(d, &mut ops);
@@ -237,6 +252,7 @@ pub(crate) fn binding(d: &Decided<'_>) -> Binding {
 
 /// As late as the host's files can be named: the supervisor makes the groups meanwhile.
 fn join_groups(d: &Decided<'_>, ops: &mut Vec<Op>) {
+    ops.push(Op::FillImage { image: d.inherited.image, program: guest_program() });
     if !d.groups.is_empty() {
         ops.push(Op::AwaitSupervisor);
         ops.extend(d.groups.iter().map(|entrance| Op::JoinGroup { tasks: c(entrance) }));
@@ -351,7 +367,12 @@ mod tests {
 
     fn performed_with(layout: &Layout, without: &[&str], network: Option<&network::Wanted>) -> Vec<String> {
         planned(layout, without, network, |d| {
-            first(d.users, network, d.without).into_iter().chain(operations(d)).collect()
+            first(d.without)
+                .into_iter()
+                .chain(second(d.users, network, d.without))
+                .chain(operations(d))
+                .chain(confinement(d))
+                .collect()
         })
     }
 
@@ -406,9 +427,9 @@ mod tests {
     fn everything_is_closed_before_the_guest_runs() {
         let ops = performed(&layout(Vec::new()), &[]);
         let order = [
-            "map-own-ids",
             "new namespaces",
             "private-mounts",
+            "map-own-ids",
             "overlay",
             "await-supervisor",
             "join-group",

@@ -4,6 +4,7 @@
 //!
 //! Whatever runs inside ends with its room; whoever asks looks first whether anything does.
 
+use crate::birth;
 use crate::caller;
 use crate::create::{self, Failure, Making};
 use crate::decide;
@@ -160,6 +161,7 @@ fn enter(m: &mut Making, rooms: &mut Rooms, report: &EnforcementReport) -> Resul
     let result = (|| {
         decide::hand_over(m)?;
         create::let_join(m)?;
+        decide::confine(m)?;
         supervise::supervise(m)?;
         rooms.below = m.handed.pop_front();
         same(report, &readback::observe(m)?)
@@ -177,7 +179,7 @@ fn bear(m: &mut Making) -> Result<(), Failure> {
     let by_root = by_root(m);
     let mut namespaces = UnshareFlags::empty();
     namespaces.set(UnshareFlags::NEWPID, !m.without.iter().any(|w| w == "namespace.pid"));
-    let born = create::bear(m, namespaces, (!by_root).then_some(place.user.as_fd()), first, &kept);
+    let born = birth::bear(m, namespaces, (!by_root).then_some(place.user.as_fd()), first, &kept);
     m.place = Some(place);
     born
 }

@@ -101,12 +101,19 @@ impl Sandbox for ProcessSandbox {
         self.making().groups.counters()
     }
 
-    fn finish(&mut self) -> Result<Finished, RuntimeError> {
+    fn dismiss(&mut self) {
         let making = &mut self.standing.context;
         making.groups.thaw();
-        let mut usage = Usage::default();
         if let Some(launched) = making.launched.as_ref().filter(|_| !making.waited) {
             let _ = rustix::process::pidfd_send_signal(launched.pidfd(), Signal::KILL);
+        }
+    }
+
+    fn finish(&mut self) -> Result<Finished, RuntimeError> {
+        self.dismiss();
+        let making = &mut self.standing.context;
+        let mut usage = Usage::default();
+        if let Some(launched) = making.launched.as_ref().filter(|_| !making.waited) {
             rustix::process::waitid(WaitId::PidFd(launched.pidfd()), WaitIdOptions::EXITED)
                 .map_err(|errno| RuntimeError::io("wait for the sandbox to end")(errno.into()))?;
             making.waited = true;

@@ -3,7 +3,7 @@
 use crate::create::{Failure, Making, chosen, hearing};
 use crate::decide::filter_of;
 use crate::explain::explain_op;
-use crate::report::Settled;
+use crate::report::{self, Settled};
 use crate::room::Place;
 use crate::wait;
 use crate::watch::Ear;
@@ -46,14 +46,13 @@ pub(crate) fn failed(m: &Making, child: &Launched, at: usize, errno: Errno) -> F
 }
 
 fn converse(m: &mut Making, launched: &mut Launched) -> Result<bool, Failure> {
+    report::look_at_ourselves();
     loop {
         match launched.hear().map_err(hearing)? {
-            Message::LandlockProbe(errno) => {
-                m.landlock_probe = errno;
-                // What is left to the child, the filter and the guest's image, takes as long as to read what they do
-                // not change.
-                m.settled = Settled::read(launched.pid().as_raw_nonzero().get()).ok();
-            }
+            // What is left to the child, privileges, rules and the guest's image, takes as long as to read what they
+            // do not change.
+            Message::Settled => m.settled = Settled::read(launched.pid().as_raw_nonzero().get()).ok(),
+            Message::LandlockProbe(errno) => m.landlock_probe = errno,
             Message::Listener(fd) => {
                 let ear = Ear::new(fd, filter_of(m)?);
                 // The last that our own code does under the filter is to execute the guest.

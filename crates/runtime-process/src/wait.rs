@@ -57,7 +57,7 @@ pub(crate) fn go_ahead(m: &mut Making) -> Result<(), Failure> {
     };
     m.layout = Some(layout::unbound(&m.spec, users));
     create::place_groups(m)?;
-    let ops = decide::decided(m, plan::ahead)?;
+    let ops = decide::decided(m, true, plan::ahead)?;
     let Some(launched) = &m.launched else { return chosen(m).map(drop) };
     launched.perform(ops, &m.given).map_err(hearing)?;
     create::make_groups(m)?;
@@ -116,7 +116,8 @@ pub(crate) fn bind(m: &mut Making) -> Result<(), Failure> {
     let Some(waiting) = &m.waiting else { return Ok(()) };
     let room = waiting.room.as_raw_fd();
     let mut binding = None;
-    let ops = decide::decided(m, |d| {
+    // It is under its filter already.
+    let ops = decide::decided(m, false, |d| {
         binding = Some(plan::binding(d));
         plan::late(d, room)
     })?;

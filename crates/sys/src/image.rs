@@ -2,7 +2,7 @@
 //!
 //! Inside, `/proc/1/exe` leads to it; a seal keeps even its owner from writing to what the host will run.
 
-use rustix::fd::OwnedFd;
+use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{MemfdFlags, SealFlags};
 use rustix::io::Errno;
 
@@ -17,8 +17,8 @@ pub fn blank() -> Result<OwnedFd, Errno> {
 }
 
 /// Writes the program, and closes the file for all times.
-pub fn seal(file: &OwnedFd, program: &[u8]) -> Result<(), Errno> {
-    let mut rest = program;
+pub fn seal(file: impl AsFd, program: &[u8]) -> Result<(), Errno> {
+    let (file, mut rest) = (file.as_fd(), program);
     while !rest.is_empty() {
         let written = rustix::io::write(file, rest)?;
         rest = rest.get(written..).ok_or(Errno::IO)?;

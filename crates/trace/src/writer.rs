@@ -89,6 +89,8 @@ pub struct Writer {
     failed: Option<Failure>,
     blobs: BlobWriter,
     dirs_synced: bool,
+    /// There are signatures that may not be on the disk.
+    unsettled: bool,
 }
 
 #[derive(Clone, Copy)]
@@ -139,6 +141,7 @@ impl Writer {
             failed: None,
             blobs: BlobWriter::new(dir),
             dirs_synced: false,
+            unsettled: false,
         })
     }
 
@@ -173,7 +176,11 @@ impl Writer {
             self.stage_mark(&mut tip, now_us, Mark::Checkpoint)?;
         }
         let seq = self.tip.next;
-        self.commit(tip, sign)?;
+        self.write(tip, sign)?;
+        // The first event is followed by what makes a session: nothing is lost with it that the next wait will not have.
+        if sign && seq > 0 {
+            self.settle()?;
+        }
         Ok(seq)
     }
 
@@ -191,6 +198,12 @@ impl Writer {
 
     /// Signs everything so far, unless it is signed already.
     pub fn checkpoint(&mut self, now_us: u64) -> Result<(), WriteError> {
+        self.sign(now_us)?;
+        self.settle()
+    }
+
+    /// The same without waiting for the disk, for who has something to begin meanwhile and settles then.
+    pub fn sign(&mut self, now_us: u64) -> Result<(), WriteError> {
         self.usable()?;
         if self.tip.unsigned == 0 {
             return Ok(());
@@ -198,7 +211,17 @@ impl Writer {
         let mut tip = self.tip;
         self.staged.clear();
         self.stage_mark(&mut tip, now_us, Mark::Checkpoint)?;
-        self.commit(tip, true)
+        self.write(tip, true)
+    }
+
+    /// Waits until all that is signed is on the disk, if this trace is to be durable.
+    pub fn settle(&mut self) -> Result<(), WriteError> {
+        self.usable()?;
+        if self.unsettled && self.options.durable {
+            self.sync().map_err(|error| self.fail(&error))?;
+        }
+        self.unsettled = false;
+        Ok(())
     }
 
     /// Signs if the last events have waited long enough. For a timer, where no event comes to do it.
@@ -253,8 +276,13 @@ impl Writer {
         Ok(())
     }
 
-    /// Writes what is staged, whole or not at all.
     fn commit(&mut self, tip: Tip, signed: bool) -> Result<(), WriteError> {
+        self.write(tip, signed)?;
+        if signed { self.settle() } else { Ok(()) }
+    }
+
+    /// Writes what is staged, whole or not at all.
+    fn write(&mut self, tip: Tip, signed: bool) -> Result<(), WriteError> {
         if let Err(error) = self.file.write_all(&self.staged) {
             // A torn line is cut off so that the trace ends in a whole event. Where even that fails, the
             // reader finds the torn line and says so.
@@ -263,9 +291,7 @@ impl Writer {
         }
         self.len += self.staged.len() as u64;
         self.tip = tip;
-        if signed && self.options.durable {
-            self.sync().map_err(|error| self.fail(&error))?;
-        }
+        self.unsettled |= signed;
         Ok(())
     }
 

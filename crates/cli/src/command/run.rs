@@ -3,7 +3,7 @@
 use crate::args;
 use crate::output::{Failure, Output};
 use crate::story::{fit, printable, wrap};
-use cofferdam_engine::{Engine, Outcome, Run, Stdio, Trace, load_spec};
+use cofferdam_engine::{Early, Engine, Outcome, Run, Stdio, Trace, load_spec};
 use cofferdam_model::{ChangeOp, Changes, Exit, FileChange, SessionSpec};
 use serde_json::json;
 use std::fs::File;
@@ -16,7 +16,12 @@ pub(crate) const BY: &str = concat!("cofferdam ", env!("CARGO_PKG_VERSION"));
 
 const WIDTH: usize = 80;
 
-pub(crate) fn run(home: Option<PathBuf>, args: Box<args::Run>, output: &Output) -> Result<u8, Failure> {
+pub(crate) fn run(
+    home: Option<PathBuf>,
+    args: Box<args::Run>,
+    early: Option<Early>,
+    output: &Output,
+) -> Result<u8, Failure> {
     let terminal = io::stdin().is_terminal() && io::stdout().is_terminal();
     let tty = (args.tty || terminal) && !args.no_tty;
     let trace_out = args.trace_out.clone();
@@ -25,7 +30,7 @@ pub(crate) fn run(home: Option<PathBuf>, args: Box<args::Run>, output: &Output) 
     let spec = spec(asked, command, default_changes())?;
     let policy = spec.policy.clone();
     let engine = Engine::open(home)?;
-    let outcome = engine.run(Run {
+    let asked = Run {
         spec,
         stdio: stdio()?,
         tools: None,
@@ -35,7 +40,8 @@ pub(crate) fn run(home: Option<PathBuf>, args: Box<args::Run>, output: &Output) 
         ask: &crate::ask::hidden,
         by: BY.into(),
         stop: None,
-    })?;
+    };
+    let outcome = engine.run_from(early, asked)?;
     if let Some(path) = trace_out {
         copy_trace(&engine, &outcome, &path)?;
     }

@@ -61,6 +61,19 @@ fn nothing_is_left_after_kill() {
     });
 }
 
+/// A child is born while the command line is still read. One that is refused, or is for another tier, leaves none.
+#[test]
+fn nothing_is_left_of_a_command_line_that_is_refused() {
+    each(|site| {
+        let mark = mark(site);
+        for words in [&["--no-such-flag"][..], &["--isolation", "gvisor"], &["--workdir", "/no/such/place"]] {
+            site.sh(&tree(&mark)).with(words).exits(125);
+            assert_eq!(processes_with(&mark), Vec::<String>::new(), "{words:?}");
+        }
+        assert_eq!(site.traces().len(), 0, "no session was begun");
+    });
+}
+
 /// The same once everything is surely up.
 #[test]
 fn nothing_is_left_after_kill_of_a_session_that_stands() {

@@ -124,7 +124,7 @@ impl Holder {
         }
         let ttl = operator.ttl(&spec.live)?;
         let caller = Caller::Asker(caller);
-        let place = engine.place(tiers::choose(&engine.home, &spec)?, &spec, &nobody, &caller)?;
+        let place = engine.place(tiers::choose(&engine.home, &spec, None)?, &spec, &nobody, &caller)?;
         let session = place.session.clone();
         let mut base = Base::default();
         if let Some(Origin { layers, since }) = from {

@@ -232,7 +232,7 @@ impl Engine {
         OpenOptions::new().write(true).create(true).mode(0o600).truncate(true).open(&mark).map_err(failed)?;
         let begun = self
             .unbound(&spec, &id, kind)
-            .and_then(|asked| Ok(tiers::choose(&self.home, &spec)?.begin(asked)?))
+            .and_then(|asked| Ok(tiers::choose(&self.home, &spec, None)?.begin(asked)?))
             .and_then(|mut begun| begun.go_ahead().map(|()| begun).map_err(EngineError::from));
         match begun {
             Ok(begun) => Ok((begun, mark)),

@@ -90,7 +90,7 @@ impl Engine {
         let approvals = recorded.approvals;
         let (workdir_then, mut replay) = (recorded.workdir, None);
         let (rules, recording) = (how.rules.clone(), recorded.recording);
-        let backend = tiers::choose(&self.home, &run.spec)?;
+        let backend = tiers::choose(&self.home, &run.spec, None)?;
         let spec = run.spec.clone();
         let mut place = self.place_with(backend, &spec, |session, workdir| {
             let Some(terms) = terms else { return Ok(None) };

@@ -1,7 +1,8 @@
 //! Where on this host groups can be made: the mounts, and our own place in each hierarchy.
 
 use super::{Controller, Version, freeze, v2};
-use std::fs;
+use crate::procfs;
+use rustix::fs::CWD;
 use std::path::{Path, PathBuf};
 
 /// What was found. Parents are directories in which a session's group can be made.
@@ -24,8 +25,8 @@ pub(crate) fn hierarchies() -> Hierarchies {
 
 /// The same for some controllers: each that is looked for costs a little.
 pub(crate) fn hierarchies_of(controllers: &[Controller]) -> Hierarchies {
-    let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
-    let own = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
+    let mounts = procfs::read(CWD, "/proc/self/mountinfo").unwrap_or_default();
+    let own = procfs::read(CWD, "/proc/self/cgroup").unwrap_or_default();
     parse(&mounts, &own, controllers)
 }
 

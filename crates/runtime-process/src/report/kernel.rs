@@ -1,8 +1,10 @@
 //! What `/proc` says about the guest's process: parsed, not judged.
 
+use crate::procfs::read;
 use rustix::fs::{Mode, OFlags};
 use std::io;
 use std::os::fd::OwnedFd;
+use std::sync::OnceLock;
 
 pub(super) struct Seen {
     /// Name, our inode, its inode.
@@ -50,10 +52,31 @@ pub(crate) struct Settled {
     place: OwnedFd,
     namespaces: Vec<(&'static str, u64, u64)>,
     uid_map: String,
-    mounts: String,
+    mounts: Vec<Mount>,
     network: String,
     cgroup: String,
     limits: String,
+}
+
+/// Our own namespaces, which we never leave.
+static OURS: OnceLock<[u64; NAMESPACES.len()]> = OnceLock::new();
+
+/// Reads what of a report is about us, while there is nothing else to do.
+pub(crate) fn look_at_ourselves() {
+    // Where that fails, whoever needs it says so.
+    let _ = ours();
+}
+
+fn ours() -> io::Result<[u64; NAMESPACES.len()]> {
+    if let Some(known) = OURS.get() {
+        return Ok(*known);
+    }
+    let place = open_place("self")?;
+    let mut found = [0; NAMESPACES.len()];
+    for (inode, (_, file)) in found.iter_mut().zip(NAMESPACES) {
+        *inode = inode_of(&place, file)?;
+    }
+    Ok(*OURS.get_or_init(|| found))
 }
 
 impl Settled {
@@ -63,7 +86,7 @@ impl Settled {
         Ok(Self {
             namespaces: namespaces(&place)?,
             uid_map: file("uid_map")?,
-            mounts: file("mountinfo")?,
+            mounts: file("mountinfo")?.lines().filter_map(Mount::parse).collect(),
             network: file("net/dev")?,
             cgroup: file("cgroup").unwrap_or_default(),
             limits: file("limits")?,
@@ -91,7 +114,7 @@ impl Seen {
                 permitted: hex("CapPrm"),
                 bounding: hex("CapBnd"),
             },
-            mounts: settled.mounts.lines().filter_map(Mount::parse).collect(),
+            mounts: settled.mounts,
             interfaces: interfaces(&settled.network),
             cgroup: settled.cgroup,
             limits: settled.limits,
@@ -114,19 +137,6 @@ impl Seen {
     }
 }
 
-/// A file of `/proc`, which has no size to ask for: one read too many costs more than a buffer too large.
-fn read(place: &OwnedFd, name: &str) -> io::Result<String> {
-    let file = rustix::fs::openat(place, name, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())?;
-    let mut text = Vec::with_capacity(8 << 10);
-    loop {
-        text.reserve(4 << 10);
-        if rustix::io::read(&file, rustix::buffer::spare_capacity(&mut text))? == 0 {
-            return String::from_utf8(text)
-                .map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error));
-        }
-    }
-}
-
 /// A process's directory in `/proc`: what is read through it is of one process, whoever gets its number next.
 fn open_place(who: &str) -> io::Result<OwnedFd> {
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
@@ -134,15 +144,16 @@ fn open_place(who: &str) -> io::Result<OwnedFd> {
 }
 
 /// By the text of the links, `net:[4026531840]`: to look at what they lead to costs the kernel an inode each.
+fn inode_of(place: &OwnedFd, file: &str) -> io::Result<u64> {
+    let link = rustix::fs::readlinkat(place, format!("ns/{file}"), Vec::with_capacity(32))?;
+    let number = link.to_str().ok().and_then(|text| text.split_once('[')?.1.strip_suffix(']')?.parse().ok());
+    number.ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, format!("ns/{file} is {link:?}")))
+}
+
 fn namespaces(theirs: &OwnedFd) -> io::Result<Vec<(&'static str, u64, u64)>> {
-    let ours = open_place("self")?;
-    let inode = |place: &OwnedFd, file: &str| -> io::Result<u64> {
-        let link = rustix::fs::readlinkat(place, format!("ns/{file}"), Vec::with_capacity(32))?;
-        let number =
-            link.to_str().ok().and_then(|text| text.split_once('[')?.1.strip_suffix(']')?.parse().ok());
-        number.ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, format!("ns/{file} is {link:?}")))
-    };
-    NAMESPACES.iter().map(|(name, file)| Ok((*name, inode(&ours, file)?, inode(theirs, file)?))).collect()
+    let pair =
+        |((name, file), ours): (&(&'static str, &str), u64)| Ok((*name, ours, inode_of(theirs, file)?));
+    NAMESPACES.iter().zip(ours()?).map(pair).collect()
 }
 
 fn triple(line: &str) -> Option<(u64, u64, u64)> {

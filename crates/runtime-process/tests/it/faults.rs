@@ -73,7 +73,8 @@ fn a_sandbox_that_cannot_be_made_leaves_nothing_behind() {
 #[test]
 fn the_steps_are_these() {
     let begun = ["users", "cgroup-to-be-born-in", "launch"];
-    let completed = ["limits", "layout", "layer", "plan", "cgroups", "supervise", "readback", "floor"];
+    let completed =
+        ["limits", "layout", "layer", "plan", "cgroups", "confine", "supervise", "readback", "floor"];
     let steps: Vec<_> = begun.into_iter().chain(completed).collect();
     assert_eq!(step_names(), steps);
 }

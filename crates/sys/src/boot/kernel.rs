@@ -92,6 +92,8 @@ impl Kernel for Linux {
             Op::Capabilities { keep } => capability::keep_only(*keep),
             Op::NoNewPrivileges => rustix::thread::set_no_new_privs(true),
             Op::Landlock { ruleset } => landlock::restrict(ruleset),
+            Op::FillImage { image, program } => crate::image::seal(raw::borrowed(image), program),
+            Op::TellSettled => self.child.tell_settled(),
             Op::ProbeLandlock { at } => self.child.tell_probe(landlock::probe(at)),
             Op::Seccomp { program, notify } => match seccomp::install(program, *notify)? {
                 Some(listener) => self.child.hand_over_listener(&listener),

@@ -15,7 +15,7 @@ use rustix::thread::UnshareFlags;
 use std::sync::OnceLock;
 
 /// In how many parts the rest can be handed over.
-const PARTS: usize = 2;
+const PARTS: usize = 3;
 
 /// What the child is given. It shares our memory, so this lives until the child executes the guest.
 struct Job {

@@ -229,6 +229,13 @@ pub enum Op {
     Landlock {
         ruleset: Ruleset,
     },
+    /// Write the guest's program into the image that the child was born with, and close that for all times.
+    FillImage {
+        image: RawFd,
+        program: &'static [u8],
+    },
+    /// Tell the supervisor that nothing below changes namespaces, mounts and limits any more.
+    TellSettled,
     /// Try a write that only Landlock would refuse, and tell the supervisor what came of it.
     ProbeLandlock {
         at: CString,
@@ -300,6 +307,8 @@ impl Op {
             Self::Seccomp { .. } => "seccomp",
             Self::Descriptors { .. } => "descriptors",
             Self::Execute { .. } => "execute",
+            Self::FillImage { .. } => "fill-image",
+            Self::TellSettled => "tell-settled",
             Self::Leave => "leave",
         }
     }

@@ -19,6 +19,7 @@ const DOORS: u8 = b'o';
 const PLACE: u8 = b'n';
 const FAILED: u8 = b'x';
 const DONE: u8 = b'e';
+const SETTLED: u8 = b's';
 
 /// How many sockets can be handed over at once.
 pub const DOORS_MAX: usize = 8;
@@ -26,6 +27,8 @@ pub const DOORS_MAX: usize = 8;
 /// What the supervisor hears.
 #[derive(Debug)]
 pub enum Message {
+    /// Its namespaces, mounts and limits are what they will be when the guest runs.
+    Settled,
     /// What a write outside all Landlock rules gave: nothing means that it succeeded.
     LandlockProbe(Option<Errno>),
     /// The seccomp listener.
@@ -103,6 +106,10 @@ impl Child {
 
     pub(super) fn tell_done(&self) -> Result<(), Errno> {
         rustix::net::send(&self.socket, &[DONE], SendFlags::NOSIGNAL).map(drop)
+    }
+
+    pub(super) fn tell_settled(&self) -> Result<(), Errno> {
+        rustix::net::send(&self.socket, &[SETTLED], SendFlags::NOSIGNAL).map(drop)
     }
 
     pub(super) fn hand_over_listener(&self, listener: &OwnedFd) -> Result<(), Errno> {
@@ -186,6 +193,7 @@ impl Supervisor {
             }
             (1, WAITING) => Ok(Message::Waiting),
             (1, DONE) => Ok(Message::Done),
+            (1, SETTLED) => Ok(Message::Settled),
             (1, DOORS) => Ok(Message::Doors(take_descriptors(&mut control))),
             (9, PROBE) => {
                 Ok(Message::LandlockProbe(Some(number(5)).filter(|&e| e != 0).map(Errno::from_raw_os_error)))
