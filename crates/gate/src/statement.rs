@@ -168,10 +168,9 @@ pub(crate) fn subjects<'a>(
     result: &'a GateResult,
     gate_json: &'a Digest,
 ) -> impl Iterator<Item = Resource> + 'a {
-    let attempts = result
-        .sessions
-        .iter()
-        .flat_map(|session| session.attempts.iter().enumerate().map(move |(at, attempt)| (session, at, attempt)));
+    let attempts = result.sessions.iter().flat_map(|session| {
+        session.attempts.iter().enumerate().map(move |(at, attempt)| (session, at, attempt))
+    });
     let traces = attempts.filter_map(|(session, at, attempt)| {
         let trace = attempt.trace.as_ref()?;
         let name = match at {
@@ -186,10 +185,7 @@ pub(crate) fn subjects<'a>(
     traces.chain(instead)
 }
 
-fn configuration<'a>(
-    result: &'a GateResult,
-    gate_json: &'a Digest,
-) -> impl Iterator<Item = Resource> + 'a {
+fn configuration<'a>(result: &'a GateResult, gate_json: &'a Digest) -> impl Iterator<Item = Resource> + 'a {
     let told = json!({
         "outcome": result.outcome, "why": result.why, "thresholds": result.thresholds, "counts": result.counts,
         "by": result.run.by,

@@ -19,7 +19,8 @@ pub fn sarif(result: &GateResult, out: &mut impl Write) -> io::Result<()> {
     }
     let rules: Vec<Value> = rules.into_values().collect();
     let driver = json!({ "name": "cofferdam", "version": env!("CARGO_PKG_VERSION"), "rules": rules });
-    let run = Run { column_kind: "utf16CodeUnits", results: Results(result), tool: json!({ "driver": driver }) };
+    let run =
+        Run { column_kind: "utf16CodeUnits", results: Results(result), tool: json!({ "driver": driver }) };
     let log = Log { schema: SCHEMA, runs: [run], version: "2.1.0" };
     serde_json::to_writer_pretty(&mut *out, &log)?;
     out.write_all(b"\n")

@@ -167,7 +167,18 @@ impl Stage {
         let words = ["compare", "stored-old", "stored-new", "--out", "again", "-q"];
         let compared_stored = if args.stored > 0 { self.ours(&words, &[0])? } else { Cost::default() };
         let (sessions, stored) = (args.sessions, args.stored);
-        Ok(Report { sessions, at_once, bare, empty, gate, long, compared, stored, compared_stored, sdk: None })
+        Ok(Report {
+            sessions,
+            at_once,
+            bare,
+            empty,
+            gate,
+            long,
+            compared,
+            stored,
+            compared_stored,
+            sdk: None,
+        })
     }
 
     fn write_suite(&self, example: &Path, sessions: usize, port: u16) -> io::Result<()> {
@@ -296,7 +307,8 @@ fn peak(pid: u32) -> f64 {
 
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { sessions, at_once, bare, empty, gate, long, compared, stored, compared_stored, sdk } = self;
+        let Self { sessions, at_once, bare, empty, gate, long, compared, stored, compared_stored, sdk } =
+            self;
         // By processor time: what others do on the machine is not in it, and waiting is nobody's work.
         let each = |cost: &Cost| cost.cpu_s * 1e3 / (*sessions).max(1) as f64;
         let line = |f: &mut fmt::Formatter<'_>, what: &str, cost: &Cost| {

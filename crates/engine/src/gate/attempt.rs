@@ -3,8 +3,8 @@
 use super::GateError;
 use crate::suite::{Case, Suite};
 use crate::{
-    Decide, Engine, EngineError, Outcome, Pins, RecordedSession, ReplayRules, Replaying, Run, Stdio, Stop, Trace,
-    nobody,
+    Decide, Engine, EngineError, Outcome, Pins, RecordedSession, ReplayRules, Replaying, Run, Stdio, Stop,
+    Trace, nobody,
 };
 use cofferdam_model::ReplayMissed;
 use cofferdam_trace::Held;

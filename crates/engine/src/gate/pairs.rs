@@ -87,7 +87,8 @@ impl Engine {
             let pairs: Vec<_> = some.into_iter().map(pair).collect();
             sessions.extend(each(&pairs, |(id, records)| {
                 let (base, new) = std::mem::take(&mut *lock(records));
-                let base = base.into_iter().map(|one| one.side(&asked.base, &keys, Whose::Baseline)).collect();
+                let base =
+                    base.into_iter().map(|one| one.side(&asked.base, &keys, Whose::Baseline)).collect();
                 let new = new.into_iter().map(|one| one.side(&asked.new, &keys, Whose::New)).collect();
                 verdict(id.to_string(), base, new, rules.as_ref(), asked)
             }));

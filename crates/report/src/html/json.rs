@@ -119,7 +119,9 @@ mod tests {
     fn a_list_of_plain_values_is_one_line_unless_one_of_them_changed() {
         let argv = json!({"argv": ["ls", "-l"], "rows": [[1], [2]]});
         let whole = lines(&argv, &[]).0;
-        assert!(whole.contains("<dt>argv</dt><dd>ls, -l</dd>") && whole.contains("<dt>rows[0][0]</dt><dd>1</dd>"));
+        assert!(
+            whole.contains("<dt>argv</dt><dd>ls, -l</dd>") && whole.contains("<dt>rows[0][0]</dt><dd>1</dd>")
+        );
         let told = lines(&argv, &[("/argv/1", "set")]).0;
         assert!(told.contains("<div class=\"set\"><dt>argv[1]</dt><dd>-l</dd></div>"), "{told}");
     }

@@ -3,6 +3,7 @@
 //! memory with many of them.
 
 mod act;
+mod claims;
 mod json;
 mod lanes;
 mod session;

@@ -1,6 +1,7 @@
 //! One session: its verdict in a line, and behind it the reasons, the input, both runs and the way to see it again.
 
 use super::act::{Highlights, card};
+use super::claims;
 use super::lanes::{Lanes, anchor, delta};
 use super::text::{block, mark, prose, word};
 use crate::Session;
@@ -35,6 +36,9 @@ pub(super) fn section(session: &Session<'_>, number: usize) -> Markup {
                 }
                 (input(&verdict.input))
                 div .numbers { (facts(verdict)) (scores(verdict)) }
+                @if let Some(report) = session.comparison.and_then(|c| c.claims.as_ref()) {
+                    (claims::table(report, number))
+                }
                 (runs(session, number))
                 @if let Some(diff) = session.comparison.and_then(|c| c.diff.as_ref()) { (noise(diff)) }
             }

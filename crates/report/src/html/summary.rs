@@ -61,7 +61,8 @@ fn causes(result: &GateResult) -> Markup {
     let mut found: BTreeMap<&str, (u64, Outcome, &str)> = BTreeMap::new();
     for session in &result.sessions {
         let Some(code) = why(session) else { continue };
-        let text = session.reasons.iter().find(|reason| reason.code == code).map_or("", |one| one.text.as_str());
+        let text =
+            session.reasons.iter().find(|reason| reason.code == code).map_or("", |one| one.text.as_str());
         let (count, gravest, first) = found.entry(code).or_insert((0, session.outcome, text));
         *count += 1;
         if session.outcome > *gravest {
@@ -89,7 +90,9 @@ fn causes(result: &GateResult) -> Markup {
 
 fn picked(only: &[String]) -> String {
     match only {
-        [few @ .., _] if few.len() >= WHY => format!("{} and {} more", only[..WHY].join(", "), only.len() - WHY),
+        [few @ .., _] if few.len() >= WHY => {
+            format!("{} and {} more", only[..WHY].join(", "), only.len() - WHY)
+        }
         all => all.join(", "),
     }
 }

@@ -93,7 +93,11 @@ fn install(packages: &Path) -> Result<(), GateError> {
     let done = pip.arg(packages).arg(PACKAGE).env("PATH", SEARCH_PATH).output()?;
     if !done.status.success() {
         let said = String::from_utf8_lossy(&done.stderr).chars().take(2000).collect();
-        return Err(GateError::Failed { line: format!("pip install {PACKAGE}"), code: done.status.code(), said });
+        return Err(GateError::Failed {
+            line: format!("pip install {PACKAGE}"),
+            code: done.status.code(),
+            said,
+        });
     }
     Ok(fs::write(stamp, PACKAGE)?)
 }
@@ -105,8 +109,17 @@ impl fmt::Display for Report {
         writeln!(f, "{sessions} agents that import {PACKAGE}, by the clock")?;
         writeln!(f, "  alone {:.1} s, {:.0} ms each", bare.wall_s, each(bare))?;
         let ratio = gate.wall_s / bare.wall_s.max(1e-9);
-        writeln!(f, "  through the gate {:.1} s, {:.0} ms each: {ratio:.2} of alone", gate.wall_s, each(gate))?;
+        writeln!(
+            f,
+            "  through the gate {:.1} s, {:.0} ms each: {ratio:.2} of alone",
+            gate.wall_s,
+            each(gate)
+        )?;
         let (wall, of) = (warm.wall_s, warm.wall_s / bare.wall_s.max(1e-9));
-        writeln!(f, "  as copies of an interpreter that one session keeps {wall:.1} s, {:.0} ms each: {of:.2}", each(warm))
+        writeln!(
+            f,
+            "  as copies of an interpreter that one session keeps {wall:.1} s, {:.0} ms each: {of:.2}",
+            each(warm)
+        )
     }
 }

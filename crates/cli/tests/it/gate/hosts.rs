@@ -57,7 +57,8 @@ fn a_baseline_of_another_version_or_by_nobody_is_for_review() {
 
 /// In a mount namespace that goes with the shell, with `place` on a file system of its own.
 fn on_a_small_disk(site: &Site, place: &str, size: &str, script: &str) -> (String, String) {
-    let prepare = format!("mkdir -p {place} && mount -t tmpfs -o size={size},mode=755 none {place} || exit 99");
+    let prepare =
+        format!("mkdir -p {place} && mount -t tmpfs -o size={size},mode=755 none {place} || exit 99");
     let mut shell = Command::new(program("unshare").expect("unshare is missing: apt-get install util-linux"));
     shell.args(["--mount", "sh", "-c", &format!("{prepare}\n{script}")]);
     shell.current_dir(site.work()).env("C", site.binary()).env("COFFERDAM_HOME", site.state());
