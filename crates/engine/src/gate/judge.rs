@@ -90,7 +90,7 @@ fn ended(bases: &[Side], new: &Side, expect: &Expect) -> Option<Reason> {
             (!before.is_empty()).then(|| reason("agent-ended-otherwise", Outcome::Review, text))
         }
         exit => {
-            let said = new.last_words.as_ref().filter(|words| !words.contains('`'));
+            let said = new.last_words.as_ref().map(|words| words.replace('`', "'"));
             let said = said.map_or_else(String::new, |words| format!("; its last words: `{words}`"));
             after(reason("agent-failed", Outcome::Fail, format!("the agent {}{said}", words(exit))))
         }
