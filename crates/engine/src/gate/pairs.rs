@@ -72,27 +72,7 @@ impl Engine {
             bases = BTreeMap::from([(name.clone(), bases.into_values().flatten().collect())]);
             news = BTreeMap::from([(name, news.into_values().flatten().collect())]);
         }
-        let ids: BTreeSet<Box<str>> = bases.keys().chain(news.keys()).cloned().collect();
-        let mut sessions = Vec::with_capacity(ids.len());
-        let mut ids = ids.into_iter();
-        loop {
-            let some: Vec<_> = ids.by_ref().take(AT_A_TIME).collect();
-            if some.is_empty() {
-                break;
-            }
-            let pair = |id: Box<str>| {
-                let records = (bases.remove(&id).unwrap_or_default(), news.remove(&id).unwrap_or_default());
-                (id, Mutex::new(records))
-            };
-            let pairs: Vec<_> = some.into_iter().map(pair).collect();
-            sessions.extend(each(&pairs, |(id, records)| {
-                let (base, new) = std::mem::take(&mut *lock(records));
-                let base =
-                    base.into_iter().map(|one| one.side(&asked.base, &keys, Whose::Baseline)).collect();
-                let new = new.into_iter().map(|one| one.side(&asked.new, &keys, Whose::New)).collect();
-                verdict(id.to_string(), base, new, rules.as_ref(), asked)
-            }));
-        }
+        let mut sessions = verdicts(bases, news, &keys, rules.as_ref(), asked);
         let Decision { outcome, why, counts, rates } = decide(&mut sessions, &asked.thresholds);
         let name = asked.base.to_string_lossy().into_owned();
         let listed: String = sessions
@@ -136,6 +116,36 @@ impl Engine {
             written::write(out, &result, &Keys::find(self, None)?)?;
         }
         Ok(result)
+    }
+}
+
+/// Of every session of either side, in the order of their names; some are read at a time.
+fn verdicts(
+    mut bases: Records,
+    mut news: Records,
+    keys: &Keyring,
+    rules: Option<&Rules>,
+    asked: &Comparing,
+) -> Vec<SessionVerdict> {
+    let ids: BTreeSet<Box<str>> = bases.keys().chain(news.keys()).cloned().collect();
+    let mut sessions = Vec::with_capacity(ids.len());
+    let mut ids = ids.into_iter();
+    loop {
+        let some: Vec<_> = ids.by_ref().take(AT_A_TIME).collect();
+        if some.is_empty() {
+            return sessions;
+        }
+        let pair = |id: Box<str>| {
+            let records = (bases.remove(&id).unwrap_or_default(), news.remove(&id).unwrap_or_default());
+            (id, Mutex::new(records))
+        };
+        let pairs: Vec<_> = some.into_iter().map(pair).collect();
+        sessions.extend(each(&pairs, |(id, records)| {
+            let (base, new) = std::mem::take(&mut *lock(records));
+            let base = base.into_iter().map(|one| one.side(&asked.base, keys, Whose::Baseline)).collect();
+            let new = new.into_iter().map(|one| one.side(&asked.new, keys, Whose::New)).collect();
+            verdict(id.to_string(), base, new, rules, asked)
+        }));
     }
 }
 
