@@ -6,8 +6,8 @@ use cofferdam_model::{BlobRef, Body, Event, SessionId};
 use cofferdam_seal::{Keyring, PublicKey};
 use cofferdam_store::{Catalog, Rotated, Summary, TraceState};
 use cofferdam_trace::{
-    Check, EVENTS_FILE, MAX_ARCHIVE, Query, ReadError, Reader, Story, Verification, pack, reduce, unpack,
-    verify,
+    Check, EVENTS_FILE, Held, MAX_ARCHIVE, Query, ReadError, Reader, Story, Verification, pack, reduce,
+    unpack, verify, verify_held,
 };
 use std::fs::File;
 use std::io::{BufWriter, Read, Write};
@@ -62,6 +62,12 @@ impl Engine {
     pub fn verify_trace(&self, trace: &Trace, keys: &[PathBuf]) -> Result<Verification, EngineError> {
         let ring = if keys.is_empty() { self.home.trusted_keys()? } else { read_keys(keys)? };
         Ok(verify(&trace.path, &Check { keys: &ring, session: trace.id.as_ref() })?)
+    }
+
+    /// The same, with what was read of it.
+    pub(crate) fn hold_trace(&self, trace: &Trace, keys: &[PathBuf]) -> Result<Held, EngineError> {
+        let ring = if keys.is_empty() { self.home.trusted_keys()? } else { read_keys(keys)? };
+        Ok(verify_held(&trace.path, &Check { keys: &ring, session: trace.id.as_ref() })?)
     }
 
     pub fn story(&self, trace: &Trace) -> Result<Story, EngineError> {

@@ -4,7 +4,7 @@
 use crate::GateResult;
 use cofferdam_compare::Outcome;
 use cofferdam_model::Digest;
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Serialize, Serializer};
 use serde_json::{Map, Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -97,55 +97,95 @@ pub struct TestResult {
 
 impl TestResult {
     pub fn of(result: &GateResult, gate_json: &Digest) -> Self {
-        let ids = |outcome: Outcome| {
-            let these = result.sessions.iter().filter(|session| session.outcome == outcome);
-            these.map(|session| session.id.clone()).collect()
-        };
         Self {
             result: result.outcome.into(),
-            configuration: configuration(result, gate_json),
-            passed_tests: ids(Outcome::Pass),
-            warned_tests: ids(Outcome::Review),
-            failed_tests: ids(Outcome::Fail),
+            configuration: configuration(result, gate_json).collect(),
+            passed_tests: ids(result, Outcome::Pass).map(str::to_owned).collect(),
+            warned_tests: ids(result, Outcome::Review).map(str::to_owned).collect(),
+            failed_tests: ids(result, Outcome::Fail).map(str::to_owned).collect(),
         }
     }
 }
 
-impl Statement {
-    /// `gate_json` is the digest of the very bytes that are written beside the artifact.
-    pub fn of(result: &GateResult, gate_json: &Digest) -> Self {
-        let mut subject = subjects(result);
-        // A statement has to be about something: where not one sandbox could be made, it is about the result.
-        if subject.is_empty() {
-            subject.push(Resource::new(RESULT_FILE, gate_json));
-        }
-        Self {
-            kind: STATEMENT.into(),
-            subject,
-            predicate_type: TEST_RESULT.into(),
-            predicate: json!(TestResult::of(result, gate_json)),
-        }
+fn ids(result: &GateResult, outcome: Outcome) -> impl Iterator<Item = &str> {
+    let these = result.sessions.iter().filter(move |session| session.outcome == outcome);
+    these.map(|session| session.id.as_str())
+}
+
+/// The text that is signed. `gate_json` is the digest of the very bytes that are written beside the artifact. It is
+/// written as it is made: held as a whole, the statement of many sessions would be the largest thing of a gate.
+pub(crate) fn text(result: &GateResult, gate_json: &Digest) -> Vec<u8> {
+    #[derive(Serialize)]
+    #[serde(rename_all = "camelCase")]
+    struct Written<S: Serialize, P: Serialize> {
+        #[serde(rename = "_type")]
+        kind: &'static str,
+        subject: S,
+        predicate_type: &'static str,
+        predicate: P,
+    }
+    #[derive(Serialize)]
+    #[serde(rename_all = "camelCase")]
+    struct Predicate<C: Serialize, P: Serialize, W: Serialize, F: Serialize> {
+        result: Word,
+        configuration: C,
+        passed_tests: P,
+        warned_tests: W,
+        failed_tests: F,
+    }
+    let statement = Written {
+        kind: STATEMENT,
+        subject: Each(|| subjects(result, gate_json)),
+        predicate_type: TEST_RESULT,
+        predicate: Predicate {
+            result: result.outcome.into(),
+            configuration: Each(|| configuration(result, gate_json)),
+            passed_tests: Each(|| ids(result, Outcome::Pass)),
+            warned_tests: Each(|| ids(result, Outcome::Review)),
+            failed_tests: Each(|| ids(result, Outcome::Fail)),
+        },
+    };
+    let mut text = Vec::with_capacity(4096 + 512 * result.sessions.len());
+    // Maps with text keys and numbers that came out of JSON: this cannot fail, and an empty payload would not verify.
+    if serde_json::to_writer(&mut text, &statement).is_err() {
+        text.clear();
+    }
+    text
+}
+
+/// A list that is there only while it is written.
+struct Each<F>(F);
+
+impl<F: Fn() -> I, I: Iterator<Item: Serialize>> Serialize for Each<F> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_seq((self.0)())
     }
 }
 
-/// The traces that were made, by the hash of their last event.
-fn subjects(result: &GateResult) -> Vec<Resource> {
-    let mut found = Vec::new();
-    for session in &result.sessions {
-        for (index, attempt) in session.attempts.iter().enumerate() {
-            let Some(trace) = &attempt.trace else { continue };
-            let name = match index {
-                0 => session.id.clone(),
-                again => format!("{}#{}", session.id, again + 1),
-            };
-            let note = json!({ "file": trace.name, "events": trace.events, "outcome": attempt.outcome });
-            found.push(Resource::new(name, &trace.head).noting(note));
-        }
-    }
-    found
+/// The traces that were made, by the hash of their last event. A statement has to be about something: where not one
+/// sandbox could be made, it is about the result.
+pub(crate) fn subjects<'a>(
+    result: &'a GateResult,
+    gate_json: &'a Digest,
+) -> impl Iterator<Item = Resource> + 'a {
+    let attempts = result.sessions.iter().flat_map(|session| {
+        session.attempts.iter().enumerate().map(move |(at, attempt)| (session, at, attempt))
+    });
+    let traces = attempts.filter_map(|(session, at, attempt)| {
+        let trace = attempt.trace.as_ref()?;
+        let name = match at {
+            0 => session.id.clone(),
+            again => format!("{}#{}", session.id, again + 1),
+        };
+        let note = json!({ "file": trace.name, "events": trace.events, "outcome": attempt.outcome });
+        Some(Resource::new(name, &trace.head).noting(note))
+    });
+    let mut traces = traces.peekable();
+    let instead = traces.peek().is_none().then(|| Resource::new(RESULT_FILE, gate_json));
+    traces.chain(instead)
 }
 
-fn configuration(result: &GateResult, gate_json: &Digest) -> Vec<Resource> {
+fn configuration<'a>(result: &'a GateResult, gate_json: &'a Digest) -> impl Iterator<Item = Resource> + 'a {
     let told = json!({
         "outcome": result.outcome, "why": result.why, "thresholds": result.thresholds, "counts": result.counts,
         "by": result.run.by,
@@ -164,13 +204,15 @@ fn configuration(result: &GateResult, gate_json: &Digest) -> Vec<Resource> {
     }
     let baselines: BTreeMap<&str, Digest> =
         result.sessions.iter().flat_map(|s| &s.baselines).map(|one| (one.name.as_str(), one.head)).collect();
-    found.extend(baselines.iter().map(|(name, head)| Resource::new(format!("baseline:{name}"), head)));
+    let baselines =
+        baselines.into_iter().map(|(name, head)| Resource::new(format!("baseline:{name}"), &head));
     let attempts = result.sessions.iter().flat_map(|session| &session.attempts);
     let reports: BTreeSet<_> = attempts
         .filter_map(|attempt| Some((attempt.tier.map(|tier| tier.to_string())?, attempt.enforcement?)))
         .collect();
-    found.extend(reports.iter().map(|(tier, digest)| Resource::new(format!("enforcement:{tier}"), digest)));
-    found
+    let reports =
+        reports.into_iter().map(|(tier, digest)| Resource::new(format!("enforcement:{tier}"), &digest));
+    found.into_iter().chain(baselines).chain(reports)
 }
 
 #[cfg(test)]
@@ -221,7 +263,8 @@ pub(crate) mod tests {
     #[test]
     fn a_statement_names_everything_that_the_verdict_rests_on() {
         let result = result(&[("a", Outcome::Pass), ("b", Outcome::Review), ("c", Outcome::Fail)]);
-        let statement = Statement::of(&result, &Digest::from_bytes([0x6a; 32]));
+        let statement: Statement =
+            serde_json::from_slice(&text(&result, &Digest::from_bytes([0x6a; 32]))).unwrap();
         let names = |list: &[Resource]| list.iter().map(|one| one.name.clone()).collect::<Vec<_>>();
         assert_eq!(names(&statement.subject), ["a", "b", "c"]);
         let predicate: TestResult = serde_json::from_value(statement.predicate).unwrap();
@@ -248,8 +291,7 @@ pub(crate) mod tests {
     fn without_a_trace_it_is_about_the_result() {
         let mut result = result(&[("a", Outcome::Review)]);
         result.sessions[0].attempts[0].trace = None;
-        let statement = Statement::of(&result, &Digest::from_bytes([0x6a; 32]));
-        assert_eq!(statement.subject.len(), 1);
-        assert_eq!(statement.subject[0].name, RESULT_FILE);
+        let subjects: Vec<_> = subjects(&result, &Digest::from_bytes([0x6a; 32])).collect();
+        assert_eq!(subjects, [Resource::new(RESULT_FILE, &Digest::from_bytes([0x6a; 32]))]);
     }
 }

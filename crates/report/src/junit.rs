@@ -3,51 +3,46 @@
 
 use cofferdam_compare::{Outcome, Reason};
 use cofferdam_gate::{GateResult, SessionVerdict};
-use std::fmt::Write as _;
+use std::io::{self, Write};
 
-pub fn junit(result: &GateResult) -> String {
+pub fn junit(result: &GateResult, out: &mut impl Write) -> io::Result<()> {
     let counts = &result.counts;
     let seconds = seconds(result.run.ended_us.saturating_sub(result.run.started_us));
     let name = escaped(&result.suite.name);
-    let mut out = String::from("<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n");
-    let numbers = format!(
-        "tests=\"{}\" failures=\"{}\" errors=\"0\" skipped=\"{}\" time=\"{seconds}\"",
-        counts.sessions, counts.fail, counts.review
-    );
-    let without_skipped = numbers.replacen(&format!(" skipped=\"{}\"", counts.review), "", 1);
-    let _ = writeln!(out, "<testsuites name=\"cofferdam\" {without_skipped}>");
-    let _ = writeln!(out, "  <testsuite name=\"{name}\" {numbers}>");
-    let _ = writeln!(out, "    <properties>");
-    let _ = writeln!(out, "      <property name=\"outcome\" value=\"{}\"/>", result.outcome);
+    let (tests, failures, skipped) = (counts.sessions, counts.fail, counts.review);
+    writeln!(out, "<?xml version=\"1.0\" encoding=\"UTF-8\"?>")?;
+    let numbers = format!("tests=\"{tests}\" failures=\"{failures}\" errors=\"0\"");
+    writeln!(out, "<testsuites name=\"cofferdam\" {numbers} time=\"{seconds}\">")?;
+    writeln!(out, "  <testsuite name=\"{name}\" {numbers} skipped=\"{skipped}\" time=\"{seconds}\">")?;
+    writeln!(out, "    <properties>")?;
+    writeln!(out, "      <property name=\"outcome\" value=\"{}\"/>", result.outcome)?;
     if let Some(commit) = &result.agent.commit {
-        let _ = writeln!(out, "      <property name=\"commit\" value=\"{}\"/>", escaped(commit));
+        writeln!(out, "      <property name=\"commit\" value=\"{}\"/>", escaped(commit))?;
     }
-    let _ = writeln!(out, "    </properties>");
-    result.sessions.iter().for_each(|session| case(&mut out, &result.suite.name, session));
-    out.push_str("  </testsuite>\n</testsuites>\n");
-    out
+    writeln!(out, "    </properties>")?;
+    result.sessions.iter().try_for_each(|session| case(out, &result.suite.name, session))?;
+    out.write_all(b"  </testsuite>\n</testsuites>\n")
 }
 
-fn case(out: &mut String, suite: &str, session: &SessionVerdict) {
+fn case(out: &mut impl Write, suite: &str, session: &SessionVerdict) -> io::Result<()> {
     let wall = session.attempts.iter().map(|attempt| attempt.wall_us).sum();
     let (id, class, seconds) = (escaped(&session.id), escaped(suite), seconds(wall));
-    let _ = write!(out, "    <testcase name=\"{id}\" classname=\"{class}\" time=\"{seconds}\"");
+    write!(out, "    <testcase name=\"{id}\" classname=\"{class}\" time=\"{seconds}\"")?;
     let first = session.reasons.first().map_or("", |reason| reason.text.as_str());
     let message = escaped(first);
     match session.outcome {
-        Outcome::Pass => out.push_str("/>\n"),
+        Outcome::Pass => return out.write_all(b"/>\n"),
         Outcome::Review => {
-            let _ = writeln!(out, ">\n      <skipped>review: {message}</skipped>");
-            let _ = writeln!(out, "      <system-out>{}</system-out>", escaped(&text(session)));
-            out.push_str("    </testcase>\n");
+            writeln!(out, ">\n      <skipped>review: {message}</skipped>")?;
+            writeln!(out, "      <system-out>{}</system-out>", escaped(&text(session)))?;
         }
         Outcome::Fail => {
             let kind = escaped(session.reasons.first().map_or("fail", |reason| reason.code.as_str()));
             let text = escaped(&text(session));
-            let _ = writeln!(out, ">\n      <failure message=\"{message}\" type=\"{kind}\">{text}</failure>");
-            out.push_str("    </testcase>\n");
+            writeln!(out, ">\n      <failure message=\"{message}\" type=\"{kind}\">{text}</failure>")?;
         }
     }
+    out.write_all(b"    </testcase>\n")
 }
 
 fn text(session: &SessionVerdict) -> String {

@@ -35,7 +35,7 @@ pub fn markdown(result: &GateResult) -> String {
         let _ = writeln!(text, "\n    {}", session.reproduce.join(" "));
     }
     if told.len() > MOST {
-        let _ = writeln!(text, "\n… and {} more: see gate.json.", told.len() - MOST);
+        let _ = writeln!(text, "\n… and {} more: see report.html.", told.len() - MOST);
     }
     text
 }

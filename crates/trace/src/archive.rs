@@ -27,6 +27,8 @@ const MAGIC: [u8; 4] = [0x28, 0xb5, 0x2f, 0xfd];
 pub enum ArchiveError {
     #[error("cannot read the bundle file: {0}")]
     Read(#[from] io::Error),
+    #[error("cannot write the bundle file: {0}")]
+    Pack(io::Error),
     #[error("cannot write `{path}`: {source}")]
     Write { path: PathBuf, source: io::Error },
     #[error(transparent)]
@@ -53,8 +55,8 @@ pub(crate) enum Part {
 pub fn pack<W: Write>(dir: &Path, id: &SessionId, to: W) -> Result<W, ArchiveError> {
     // Events first: whatever payload they name was stored before them.
     let events = open_regular(&dir.join(EVENTS_FILE))?;
-    let mut encoder = zstd::Encoder::new(to, LEVEL)?;
-    encoder.include_checksum(true)?;
+    let mut encoder = zstd::Encoder::new(to, LEVEL).map_err(ArchiveError::Pack)?;
+    encoder.include_checksum(true).map_err(ArchiveError::Pack)?;
     let mut tar = Builder::new(encoder);
     append(&mut tar, &format!("{id}/{EVENTS_FILE}"), events)?;
     for digest in stored(&dir.join(BLOBS_DIR))? {
@@ -62,7 +64,7 @@ pub fn pack<W: Write>(dir: &Path, id: &SessionId, to: W) -> Result<W, ArchiveErr
         let file = open_regular(&dir.join(BLOBS_DIR).join(&name))?;
         append(&mut tar, &format!("{id}/{BLOBS_DIR}/{name}"), file)?;
     }
-    Ok(tar.into_inner()?.finish()?)
+    tar.into_inner().and_then(zstd::Encoder::finish).map_err(ArchiveError::Pack)
 }
 
 fn append(tar: &mut Builder<impl Write>, name: &str, file: File) -> Result<(), ArchiveError> {
@@ -76,7 +78,7 @@ fn append(tar: &mut Builder<impl Write>, name: &str, file: File) -> Result<(), A
     header.set_uid(0);
     header.set_gid(0);
     header.set_cksum();
-    Ok(tar.append(&header, file.take(size))?)
+    tar.append(&header, file.take(size)).map_err(ArchiveError::Pack)
 }
 
 fn stored(blobs: &Path) -> Result<Vec<Digest>, ArchiveError> {

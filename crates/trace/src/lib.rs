@@ -32,7 +32,7 @@ pub use query::Query;
 pub use reader::{ReadError, Reader};
 pub use reduce::{Payload, to_run};
 pub use story::{Exec, Story, Told, reduce};
-pub use verify::{Bad, Check, Payloads, Reason, State, Verification, verify};
+pub use verify::{Bad, Check, Held, Payloads, Reason, State, Verification, verify, verify_held};
 pub use writer::{Options, Sealed, WriteError, Writer, prepare};
 
 /// The version of the format, as `session.started` tells it.

@@ -1,6 +1,8 @@
 //! How long a gate takes, and where the time goes: the example suite, as many sessions as asked for, replayed and judged;
 //! beside it the same agents alone, and the comparison of what is stored, with the memory it needs.
 
+mod sdk;
+
 use super::contenders::Ground;
 use serde::Serialize;
 use std::fmt;
@@ -31,6 +33,9 @@ pub(crate) struct Gate {
     /// Sessions of the comparison of what is stored already, beside that of the gate's own
     #[arg(long, default_value_t = 10_000)]
     stored: usize,
+    /// Sessions of an agent that imports a large SDK, as it is and from an interpreter that is kept; 0 leaves them out
+    #[arg(long, default_value_t = 40)]
+    sdk: usize,
     /// Measure this program in place of a released build
     #[arg(long, value_name = "PROGRAM")]
     program: Option<PathBuf>,
@@ -69,6 +74,7 @@ struct Report {
     compared: Cost,
     stored: usize,
     compared_stored: Cost,
+    sdk: Option<sdk::Report>,
 }
 
 pub(crate) fn main(args: &Gate) -> crate::Outcome {
@@ -80,7 +86,11 @@ pub(crate) fn main(args: &Gate) -> crate::Outcome {
     let home = cofferdam.parent().unwrap_or(&root).to_owned();
     let dir = tempfile::Builder::new().prefix("bench.").tempdir_in(home)?;
     let stage = Stage { ground: Ground { cofferdam, dir: dir.path().to_owned() } };
-    let report = stage.measure(args, &root.join("examples/support-agent"))?;
+    let mut report = stage.measure(args, &root.join("examples/support-agent"))?;
+    if args.sdk > 0 {
+        let packages = crate::workspace::metadata(&root)?.target_directory.join("bench-sdk");
+        report.sdk = Some(stage.sdk(args.sdk, report.at_once, &packages)?);
+    }
     match args.json {
         true => println!("{}", serde_json::to_string_pretty(&report)?),
         false => print!("{report}"),
@@ -157,7 +167,18 @@ impl Stage {
         let words = ["compare", "stored-old", "stored-new", "--out", "again", "-q"];
         let compared_stored = if args.stored > 0 { self.ours(&words, &[0])? } else { Cost::default() };
         let (sessions, stored) = (args.sessions, args.stored);
-        Ok(Report { sessions, at_once, bare, empty, gate, long, compared, stored, compared_stored })
+        Ok(Report {
+            sessions,
+            at_once,
+            bare,
+            empty,
+            gate,
+            long,
+            compared,
+            stored,
+            compared_stored,
+            sdk: None,
+        })
     }
 
     fn write_suite(&self, example: &Path, sessions: usize, port: u16) -> io::Result<()> {
@@ -286,7 +307,8 @@ fn peak(pid: u32) -> f64 {
 
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { sessions, at_once, bare, empty, gate, long, compared, stored, compared_stored } = self;
+        let Self { sessions, at_once, bare, empty, gate, long, compared, stored, compared_stored, sdk } =
+            self;
         // By processor time: what others do on the machine is not in it, and waiting is nobody's work.
         let each = |cost: &Cost| cost.cpu_s * 1e3 / (*sessions).max(1) as f64;
         let line = |f: &mut fmt::Formatter<'_>, what: &str, cost: &Cost| {
@@ -312,6 +334,7 @@ impl fmt::Display for Report {
             "gate to agents alone: {:.2} by the clock, {:.2} of the processor",
             ratio(|c| c.wall_s),
             ratio(|c| c.cpu_s)
-        )
+        )?;
+        sdk.iter().try_for_each(|sdk| sdk.fmt(f))
     }
 }

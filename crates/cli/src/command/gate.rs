@@ -111,7 +111,7 @@ fn told(result: &GateResult, out: Option<&Path>, output: &Output) -> String {
     }
     text.push_str(&format!("{}: {}\n", painted(result.outcome, output), result.why.join("; ")));
     if let Some(out) = out {
-        text.push_str(&format!("see {}\n", out.join("summary.md").display()));
+        text.push_str(&format!("see {}\n", out.join("report.html").display()));
     }
     text
 }

@@ -3,9 +3,11 @@
 use super::GateError;
 use crate::suite::{Case, Suite};
 use crate::{
-    Decide, Engine, EngineError, Outcome, Pins, ReplayRules, Replaying, Run, Stdio, Stop, Trace, nobody,
+    Decide, Engine, EngineError, Outcome, Pins, RecordedSession, ReplayRules, Replaying, Run, Stdio, Stop,
+    Trace, nobody,
 };
 use cofferdam_model::ReplayMissed;
+use cofferdam_trace::Held;
 use std::fs::File;
 use std::io::{Seek, Write};
 use std::path::Path;
@@ -64,16 +66,9 @@ impl<'a> Way<'a> {
         engine: &Engine,
         case: &Case,
         rules: &ReplayRules,
-        baseline: &Path,
+        baseline: &Held,
     ) -> Result<Ran, EngineError> {
-        let trace = Trace { id: None, path: baseline.to_owned() };
-        // The suite's keys are believed besides this machine's, and each list is a list of its own.
-        let recorded = match engine.recorded(&trace, &[], false) {
-            Err(EngineError::Replay(_)) if !self.suite.baseline.keys.is_empty() => {
-                engine.recorded(&trace, &self.suite.baseline.keys, false)
-            }
-            other => other,
-        }?;
+        let recorded = RecordedSession::read(baseline, false)?;
         let how =
             Replaying { rules: rules.clone(), policy: self.suite.policy.clone(), pins: Pins::default() };
         let replayed = engine.replay(recorded, how, self.run(case, &mut |_| false)?)?;

@@ -1,6 +1,7 @@
 //! What was recorded of a session: one file for each time, under names that follow from the session's.
 
 use super::side::{Side, Unread};
+use cofferdam_trace::Held;
 use std::path::{Path, PathBuf};
 
 /// Of a trace in one file.
@@ -22,7 +23,7 @@ pub(super) fn files(dir: &Path, id: &str) -> Vec<PathBuf> {
 #[derive(Default)]
 pub(super) struct Found {
     pub(super) sides: Vec<Side>,
-    /// Where each of them lies.
-    pub(super) files: Vec<PathBuf>,
+    /// The traces that those are of, where sessions are answered from them.
+    pub(super) held: Vec<Held>,
     pub(super) unread: Vec<Unread>,
 }

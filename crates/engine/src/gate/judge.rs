@@ -76,11 +76,13 @@ fn ended(bases: &[Side], new: &Side, expect: &Expect) -> Option<Reason> {
     if expect.exit.is_some() || before.contains(&exit) {
         return None;
     }
+    // What it asked for in vain is more often why it ended than the other way round, and comes first.
+    let after = |reason: Reason| Some(Reason { weight: 0.9, ..reason });
     match exit {
         Exit::TimedOut => {
             let text =
                 "the agent was still running when its time was over: it hangs, or `timeout` is too short";
-            Some(reason("agent-timed-out", Outcome::Fail, text))
+            after(reason("agent-timed-out", Outcome::Fail, text))
         }
         Exit::Code(0) => {
             let text =
@@ -88,8 +90,9 @@ fn ended(bases: &[Side], new: &Side, expect: &Expect) -> Option<Reason> {
             (!before.is_empty()).then(|| reason("agent-ended-otherwise", Outcome::Review, text))
         }
         exit => {
-            let text = format!("the agent {}: see what it wrote in the trace", words(exit));
-            Some(reason("agent-failed", Outcome::Fail, text))
+            let said = new.last_words.as_ref().map(|words| words.replace('`', "'"));
+            let said = said.map_or_else(String::new, |words| format!("; its last words: `{words}`"));
+            after(reason("agent-failed", Outcome::Fail, format!("the agent {}{said}", words(exit))))
         }
     }
 }

@@ -15,6 +15,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
+/// Pairs that are compared in one go: enough to keep all cores busy.
+const AT_A_TIME: usize = 256;
+
 /// How two records are compared.
 #[derive(Debug, Clone)]
 pub struct Comparing {
@@ -31,19 +34,25 @@ pub struct Comparing {
 
 /// A record of one side: ours is read when its turn comes, so that not all of them are held at once.
 enum Record {
-    Ours { path: PathBuf, name: String },
+    /// By the name of its file.
+    Ours(Box<str>),
     Read(Box<Side>),
 }
 
-type Records = BTreeMap<String, Vec<Record>>;
+type Records = BTreeMap<Box<str>, Vec<Record>>;
 
 impl Record {
-    fn side(self, keys: &Keyring, whose: Whose) -> Result<Side, Reason> {
+    fn side(self, of: &Path, keys: &Keyring, whose: Whose) -> Result<Side, Reason> {
         match self {
-            Self::Ours { path, name } => side::read(&path, &name, keys, whose),
+            Self::Ours(name) => side::read(&file(of, &name), &name, keys, whose),
             Self::Read(side) => Ok(*side),
         }
     }
+}
+
+/// What was named is the file itself, or the directory that it lies in.
+fn file(named: &Path, name: &str) -> PathBuf {
+    if many(named) { named.join(name) } else { named.to_owned() }
 }
 
 impl Engine {
@@ -59,25 +68,11 @@ impl Engine {
         let (mut bases, mut news) = (records(&asked.base)?, records(&asked.new)?);
         // Two files are one session, whatever they are called.
         if !many(&asked.base) && !many(&asked.new) {
-            let name = "session".to_owned();
+            let name: Box<str> = "session".into();
             bases = BTreeMap::from([(name.clone(), bases.into_values().flatten().collect())]);
             news = BTreeMap::from([(name, news.into_values().flatten().collect())]);
         }
-        let ids: BTreeSet<String> = bases.keys().chain(news.keys()).cloned().collect();
-        let pairs: Vec<_> = ids
-            .into_iter()
-            .map(|id| {
-                let (base, new) =
-                    (bases.remove(&id).unwrap_or_default(), news.remove(&id).unwrap_or_default());
-                (id, Mutex::new((base, new)))
-            })
-            .collect();
-        let mut sessions = each(&pairs, |(id, records)| {
-            let (base, new) = std::mem::take(&mut *lock(records));
-            let base = base.into_iter().map(|one| one.side(&keys, Whose::Baseline)).collect();
-            let new = new.into_iter().map(|one| one.side(&keys, Whose::New)).collect();
-            verdict(id.clone(), base, new, rules.as_ref(), asked)
-        });
+        let mut sessions = verdicts(bases, news, &keys, rules.as_ref(), asked);
         let Decision { outcome, why, counts, rates } = decide(&mut sessions, &asked.thresholds);
         let name = asked.base.to_string_lossy().into_owned();
         let listed: String = sessions
@@ -105,7 +100,6 @@ impl Engine {
             },
         };
         if let Some(out) = &asked.out {
-            let file = |from: &PathBuf, name: &str| if many(from) { from.join(name) } else { from.clone() };
             std::fs::create_dir_all(out).map_err(|source| GateError::Write { path: out.clone(), source })?;
             reports::write(
                 out,
@@ -122,6 +116,36 @@ impl Engine {
             written::write(out, &result, &Keys::find(self, None)?)?;
         }
         Ok(result)
+    }
+}
+
+/// Of every session of either side, in the order of their names; some are read at a time.
+fn verdicts(
+    mut bases: Records,
+    mut news: Records,
+    keys: &Keyring,
+    rules: Option<&Rules>,
+    asked: &Comparing,
+) -> Vec<SessionVerdict> {
+    let ids: BTreeSet<Box<str>> = bases.keys().chain(news.keys()).cloned().collect();
+    let mut sessions = Vec::with_capacity(ids.len());
+    let mut ids = ids.into_iter();
+    loop {
+        let some: Vec<_> = ids.by_ref().take(AT_A_TIME).collect();
+        if some.is_empty() {
+            return sessions;
+        }
+        let pair = |id: Box<str>| {
+            let records = (bases.remove(&id).unwrap_or_default(), news.remove(&id).unwrap_or_default());
+            (id, Mutex::new(records))
+        };
+        let pairs: Vec<_> = some.into_iter().map(pair).collect();
+        sessions.extend(each(&pairs, |(id, records)| {
+            let (base, new) = std::mem::take(&mut *lock(records));
+            let base = base.into_iter().map(|one| one.side(&asked.base, keys, Whose::Baseline)).collect();
+            let new = new.into_iter().map(|one| one.side(&asked.new, keys, Whose::New)).collect();
+            verdict(id.to_string(), base, new, rules, asked)
+        }));
     }
 }
 
@@ -167,7 +191,7 @@ fn records(path: &Path) -> Result<Records, EngineError> {
                 0 => session_of(&name),
                 at => format!("{}-{}", session_of(&name), at + 1),
             };
-            found.entry(id).or_default().push(record);
+            found.entry(id.into()).or_insert_with(|| Vec::with_capacity(1)).push(record);
         }
     }
     if found.is_empty() { Err(GateError::NoTraces(path.to_owned()).into()) } else { Ok(found) }
@@ -189,12 +213,12 @@ pub(super) fn sides(
     keys: &Keyring,
     whose: Whose,
 ) -> Result<Vec<Result<Side, Reason>>, EngineError> {
-    Ok(read(path, name)?.into_iter().map(|record| record.side(keys, whose)).collect())
+    Ok(read(path, name)?.into_iter().map(|record| record.side(path, keys, whose)).collect())
 }
 
 fn read(path: &Path, name: &str) -> Result<Vec<Record>, EngineError> {
     if path.is_dir() || name.ends_with(".tar.zst") || is_events(path) {
-        return Ok(vec![Record::Ours { path: path.to_owned(), name: name.to_owned() }]);
+        return Ok(vec![Record::Ours(name.into())]);
     }
     let text =
         std::fs::read_to_string(path).map_err(|source| GateError::Read { path: path.to_owned(), source })?;

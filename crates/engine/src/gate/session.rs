@@ -9,7 +9,8 @@ use crate::suite::Case;
 use crate::{Engine, EngineError, Stop};
 use cofferdam_compare::{Outcome, Reason};
 use cofferdam_gate::{Attempt, Material, Measures, Scored};
-use std::path::{Path, PathBuf};
+use cofferdam_trace::Held;
+use std::path::Path;
 use std::time::Instant;
 
 /// What came of one attempt.
@@ -30,9 +31,9 @@ pub(super) fn run(
     stop: &Stop,
     watch: Watch<'_>,
 ) -> Result<Option<SessionVerdict>, EngineError> {
-    let baseline::Found { sides: bases, files, unread } = baselines(plan, case);
+    let baseline::Found { sides: bases, held, unread } = baselines(plan, case);
     let mut tried: Vec<Tried> = Vec::new();
-    let job = Job { engine, plan, case, bases: &bases, files: &files, unread: &unread, stop };
+    let job = Job { engine, plan, case, bases: &bases, held: &held, unread: &unread, stop };
     for again in 0..=plan.options.retries {
         if again > 0 {
             watch(Note::Again { id: case.id.clone(), attempt: again as usize + 1 });
@@ -55,10 +56,10 @@ fn baselines(plan: &Plan<'_>, case: &Case) -> baseline::Found {
     let mut found = baseline::Found::default();
     for path in baseline::files(plan.baseline.dir(), &case.id) {
         let name = plan.baseline.name(plan.suite, &path);
-        match side::read(&path, &name, &plan.believed, Whose::Baseline) {
-            Ok(side) => {
+        match side::read_held(&path, &name, &plan.believed, Whose::Baseline) {
+            Ok((side, held)) => {
                 found.sides.push(side);
-                found.files.push(path);
+                found.held.extend(plan.suite.replay.is_some().then_some(held));
             }
             Err(reason) => found.unread.push(reason),
         }
@@ -78,8 +79,8 @@ struct Job<'a> {
     plan: &'a Plan<'a>,
     case: &'a Case,
     bases: &'a [Side],
-    /// Where those lie.
-    files: &'a [PathBuf],
+    /// As they are replayed.
+    held: &'a [Held],
     unread: &'a [Reason],
     stop: &'a Stop,
 }
@@ -94,7 +95,7 @@ impl Job<'_> {
         let ran = match &plan.suite.replay {
             None => way.live(engine, case),
             Some(rules) => {
-                let turn = again.checked_rem(self.files.len()).and_then(|turn| self.files.get(turn));
+                let turn = again.checked_rem(self.held.len()).and_then(|turn| self.held.get(turn));
                 let Some(baseline) = turn else { return Ok(None) };
                 way.replayed(engine, case, rules, baseline)
             }

@@ -5,9 +5,8 @@ use cofferdam_compare::{Outcome, Reason, Scorer, foreign};
 use cofferdam_gate::TraceRef;
 use cofferdam_model::{BlobRef, Body, Digest, Event, Exit, Run, Stream, Tier};
 use cofferdam_seal::{Keyring, canonical, digest};
-use cofferdam_trace::{Check, MAX_ARCHIVE, Reader, State, Verification, to_run, unpack, verify};
+use cofferdam_trace::{Check, Held, State, Verification, to_run, verify_held};
 use std::borrow::Cow;
-use std::fs::File;
 use std::path::Path;
 
 pub(crate) struct Side {
@@ -20,6 +19,8 @@ pub(crate) struct Side {
     pub(crate) report: Option<(Tier, Digest)>,
     /// What the agent wrote, as far as it was kept.
     pub(crate) output: String,
+    /// The last line of what it wrote for people.
+    pub(crate) last_words: Option<String>,
     /// Why it is not to be believed as it stands.
     pub(crate) doubts: Vec<Reason>,
 }
@@ -73,33 +74,34 @@ pub(crate) fn reason(code: impl Into<String>, outcome: Outcome, text: impl Into<
 
 /// A trace of ours, in one file or as a directory.
 pub(crate) fn read(path: &Path, name: &str, keys: &Keyring, whose: Whose) -> Result<Side, Unread> {
+    read_held(path, name, keys, whose).map(|(side, _)| side)
+}
+
+/// The same, and the trace itself for whoever needs more of it.
+pub(crate) fn read_held(
+    path: &Path,
+    name: &str,
+    keys: &Keyring,
+    whose: Whose,
+) -> Result<(Side, Held), Unread> {
     let unreadable = |problem: &dyn std::fmt::Display| {
         let text = format!("{} {name} cannot be read: {problem}", whose.words());
         reason(whose.code("unreadable"), Outcome::Review, text)
     };
-    let verified = verify(path, &Check { keys, session: None }).map_err(|error| unreadable(&error))?;
-    let doubts = doubts(&verified, name, whose)?;
-    let scratch = tempfile::tempdir().map_err(|error| unreadable(&error))?;
-    let unfolded = match path.is_dir() {
-        true => path.to_owned(),
-        false => {
-            let file = File::open(path).map_err(|error| unreadable(&error))?;
-            let id = unpack(file, scratch.path(), MAX_ARCHIVE).map_err(|error| unreadable(&error))?;
-            scratch.path().join(id.as_str())
-        }
-    };
-    let mut reader = Reader::open(&unfolded).map_err(|error| unreadable(&error))?;
-    let events = reader.by_ref().collect::<Result<Vec<Event>, _>>().map_err(|error| unreadable(&error))?;
-    let payload = |blob: &BlobRef| reader.read_blob(blob).ok();
-    let (workdir, exit, report, output) = told(&events, &payload);
+    let held = verify_held(path, &Check { keys, session: None }).map_err(|error| unreadable(&error))?;
+    let verified = &held.verification;
+    let doubts = doubts(verified, name, whose)?;
+    let payload = |blob: &BlobRef| held.payload(blob).ok();
+    let Told { workdir, exit, report, output, last_words } = told(&held.events, &payload);
     let trace = TraceRef {
         name: name.to_owned(),
         session: verified.session.clone(),
-        head: events.last().map_or(Digest::ZERO, |event| event.hash),
+        head: held.events.last().map_or(Digest::ZERO, |event| event.hash),
         events: verified.events,
         signer: verified.signer,
     };
-    Ok(Side { run: to_run(&events, &payload), trace, exit, workdir, report, output, doubts })
+    let run = to_run(&held.events, &payload);
+    Ok((Side { run, trace, exit, workdir, report, output, last_words, doubts }, held))
 }
 
 /// Someone else's record of a run.
@@ -118,6 +120,7 @@ pub(crate) fn foreign(path: &Path, name: &str, text: &str) -> Result<Vec<Side>, 
         workdir: None,
         report: None,
         output: String::new(),
+        last_words: None,
         doubts: Vec::new(),
     };
     Ok(runs.into_iter().map(side).collect())
@@ -169,10 +172,17 @@ fn doubts(verified: &Verification, name: &str, whose: Whose) -> Result<Vec<Reaso
     }
 }
 
-type Told = (Option<String>, Option<Exit>, Option<(Tier, Digest)>, String);
+#[derive(Default)]
+struct Told {
+    workdir: Option<String>,
+    exit: Option<Exit>,
+    report: Option<(Tier, Digest)>,
+    output: String,
+    last_words: Option<String>,
+}
 
 fn told(events: &[Event], payload: &dyn Fn(&BlobRef) -> Option<Vec<u8>>) -> Told {
-    let (mut workdir, mut exit, mut report, mut output) = (None, None, None, Vec::new());
+    let (mut told, mut output, mut errors) = (Told::default(), Vec::new(), Vec::new());
     for event in events {
         match event.kind.as_str() {
             "session.started" | "enforcement" | "output" | "session.ended" => {}
@@ -181,20 +191,34 @@ fn told(events: &[Event], payload: &dyn Fn(&BlobRef) -> Option<Vec<u8>>) -> Told
         match event.typed() {
             Some(Body::SessionStarted(found)) => {
                 let shown = found.spec.shown_at.as_deref().unwrap_or_else(|| found.workdir.as_path());
-                workdir = shown.to_str().map(str::to_owned);
+                told.workdir = shown.to_str().map(str::to_owned);
             }
             Some(Body::Enforcement(found)) => {
                 let bytes = canonical(&event.body).unwrap_or_default();
-                report = Some((found.tier, digest(&bytes)));
+                told.report = Some((found.tier, digest(&bytes)));
             }
-            Some(Body::Output(found)) if found.stream == Stream::Stdout => {
+            Some(Body::Output(found)) => {
+                let into = match found.stream {
+                    Stream::Stdout => &mut output,
+                    Stream::Stderr => &mut errors,
+                    Stream::Stdin | Stream::Tty => continue,
+                };
                 for blob in [found.head, found.tail].iter().flatten() {
-                    output.extend(payload(blob).unwrap_or_default());
+                    into.extend(payload(blob).unwrap_or_default());
                 }
             }
-            Some(Body::SessionEnded(found)) => exit = Some(found.exit),
+            Some(Body::SessionEnded(found)) => told.exit = Some(found.exit),
             _ => {}
         }
     }
-    (workdir, exit, report, String::from_utf8_lossy(&output).into_owned())
+    told.output = String::from_utf8_lossy(&output).into_owned();
+    told.last_words = last_line(&String::from_utf8_lossy(&errors));
+    told
+}
+
+/// The last line that says something, in short.
+fn last_line(text: &str) -> Option<String> {
+    const LONGEST: usize = 200;
+    let line = text.lines().map(str::trim).rfind(|line| !line.is_empty())?;
+    Some(line.chars().filter(|c| !c.is_control()).take(LONGEST).collect())
 }

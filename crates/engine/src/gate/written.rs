@@ -6,8 +6,9 @@ use super::{GateError, GateResult};
 use crate::{Engine, EngineError};
 use cofferdam_gate::{sign, verify, verify_result};
 use cofferdam_report::markdown;
+use cofferdam_seal::Hasher;
 use std::fs;
-use std::io::Write;
+use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
 pub(super) const RESULT: &str = "gate.json";
@@ -17,16 +18,39 @@ pub(super) const SUMMARY: &str = "summary.md";
 pub(super) const TRACES: &str = "traces";
 
 pub(super) fn write(out: &Path, result: &GateResult, keys: &Keys) -> Result<(), EngineError> {
-    let mut json = serde_json::to_vec_pretty(result)
-        .map_err(|error| GateError::Write { path: out.join(RESULT), source: error.into() })?;
-    json.push(b'\n');
-    let artifact = sign(result, &json, &[&keys.signer], &keys.nonces).map_err(GateError::from)?;
     // An approval is of the artifact that was here before.
     let _ = fs::remove_file(out.join(APPROVAL));
     replace(&out.join(SUMMARY), markdown(result).as_bytes())?;
-    replace(&out.join(RESULT), &json)?;
-    replace(&out.join(ARTIFACT), artifact.as_bytes())?;
+    let digest = replace_with(&out.join(RESULT), |file| {
+        let mut hashing = Hashing { to: file, hasher: Hasher::new() };
+        serde_json::to_writer_pretty(&mut hashing, result)?;
+        hashing.write_all(b"\n")?;
+        Ok(hashing.hasher.finish())
+    })?;
+    let artifact = sign(result, &digest, &[&keys.signer], &keys.nonces).map_err(GateError::from)?;
+    replace_with(&out.join(ARTIFACT), |file| {
+        serde_json::to_writer(&mut *file, &artifact)?;
+        file.write_all(b"\n")
+    })?;
     Ok(())
+}
+
+/// Passes on what is written, and has its digest in the end.
+struct Hashing<'a> {
+    to: &'a mut dyn Write,
+    hasher: Hasher,
+}
+
+impl Write for Hashing<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let count = self.to.write(bytes)?;
+        self.hasher.update(&bytes[..count]);
+        Ok(count)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.to.flush()
+    }
 }
 
 /// A result that this machine or a key that it believes has signed.
@@ -68,14 +92,23 @@ fn copied(dirs: &[PathBuf], out: &Path, what: &str) -> Result<(), EngineError> {
 
 /// Writes a file whole, or leaves what was there.
 pub(super) fn replace(path: &Path, bytes: &[u8]) -> Result<(), GateError> {
+    replace_with(path, |file| file.write_all(bytes))
+}
+
+/// The same, as it comes.
+pub(super) fn replace_with<T>(
+    path: &Path,
+    write: impl FnOnce(&mut dyn Write) -> io::Result<T>,
+) -> Result<T, GateError> {
     let failed = |source| GateError::Write { path: path.to_owned(), source };
     let dir = path.parent().unwrap_or(Path::new("."));
     fs::create_dir_all(dir).map_err(failed)?;
-    let mut file = tempfile::NamedTempFile::new_in(dir).map_err(failed)?;
-    file.write_all(bytes).map_err(failed)?;
+    let mut file = BufWriter::new(tempfile::NamedTempFile::new_in(dir).map_err(failed)?);
+    let made = write(&mut file).map_err(failed)?;
+    let file = file.into_inner().map_err(|error| failed(error.into_error()))?;
     // It is for CI to collect, and the temporary file is its maker's only.
     let mode = std::os::unix::fs::PermissionsExt::from_mode(0o644);
     file.as_file().set_permissions(mode).map_err(failed)?;
     file.persist(path).map_err(|error| failed(error.error))?;
-    Ok(())
+    Ok(made)
 }

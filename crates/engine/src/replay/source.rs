@@ -10,12 +10,10 @@ use cofferdam_model::{
     Answer, AnswerRecorded, BlobRef, Body, CredentialBound, Digest, Ending, Event, ExchangeRecorded, Exit,
     Payload, SessionId, SessionSpec, Stream,
 };
-use cofferdam_trace::{MAX_ARCHIVE, Reader, Reason, State, Verification, unpack};
+use cofferdam_trace::{Held, Reason, State, Verification};
 use std::collections::HashMap;
-use std::fs::File;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
-use tempfile::TempDir;
 
 #[derive(Debug, thiserror::Error)]
 pub enum ReplayError {
@@ -85,32 +83,20 @@ impl Engine {
         keys: &[PathBuf],
         incomplete: bool,
     ) -> Result<RecordedSession, EngineError> {
-        let unfolded = unfold(&trace.path)?;
-        let place = match &unfolded {
-            Some((_, path)) => Trace { id: None, path: path.clone() },
-            None => trace.clone(),
-        };
-        check(&self.verify_trace(&place, keys)?, incomplete)?;
-        Reading::new(Reader::open(&place.path)?)?.session()
+        let held = self.hold_trace(trace, keys)?;
+        if held.is_without_payloads() {
+            return Err(ReplayError::EventsOnly { path: trace.path.clone() }.into());
+        }
+        RecordedSession::read(&held, incomplete)
     }
 }
 
-/// A bundle file is unfolded; what is unfolded is what is verified.
-fn unfold(path: &Path) -> Result<Option<(TempDir, PathBuf)>, EngineError> {
-    if !path.is_file() {
-        return Ok(None);
+impl RecordedSession {
+    /// From a trace that was verified: what it may be replayed for is asked here.
+    pub(crate) fn read(held: &Held, incomplete: bool) -> Result<Self, EngineError> {
+        check(&held.verification, incomplete)?;
+        Reading { held }.session()
     }
-    let unreadable = |source| EngineError::Unreadable { path: path.to_owned(), source };
-    let mut first = [0u8; 1];
-    let read = File::open(path).and_then(|mut file| std::io::Read::read(&mut file, &mut first));
-    if read.map_err(unreadable)? == 1 && first == *b"{" {
-        return Err(ReplayError::EventsOnly { path: path.to_owned() }.into());
-    }
-    let made =
-        tempfile::tempdir().map_err(|source| EngineError::Io { doing: "unfold the bundle", source })?;
-    let id = unpack(File::open(path).map_err(unreadable)?, made.path(), MAX_ARCHIVE)?;
-    let at = made.path().join(id.as_str());
-    Ok(Some((made, at)))
 }
 
 fn check(found: &Verification, incomplete: bool) -> Result<(), ReplayError> {
@@ -127,24 +113,18 @@ fn check(found: &Verification, incomplete: bool) -> Result<(), ReplayError> {
     }
 }
 
-struct Reading {
-    reader: Reader,
-    events: Vec<Event>,
+struct Reading<'a> {
+    held: &'a Held,
 }
 
-impl Reading {
-    fn new(mut reader: Reader) -> Result<Self, EngineError> {
-        let events = reader.by_ref().collect::<Result<Vec<_>, _>>()?;
-        Ok(Self { reader, events })
-    }
-
+impl Reading<'_> {
     fn blob(&self, wanted: &BlobRef) -> Result<Vec<u8>, EngineError> {
-        Ok(self.reader.read_blob(wanted)?)
+        Ok(self.held.payload(wanted)?)
     }
 
     fn session(self) -> Result<RecordedSession, EngineError> {
         let typed: Vec<(&Event, Body)> =
-            self.events.iter().filter_map(|event| Some((event, event.typed()?))).collect();
+            self.held.events.iter().filter_map(|event| Some((event, event.typed()?))).collect();
         let started = typed.iter().find_map(|(event, body)| match body {
             Body::SessionStarted(fact) => Some((event.time, fact)),
             _ => None,
@@ -187,7 +167,7 @@ impl Reading {
         }
         // They stand in the trace in the order of their ends.
         let began: HashMap<u64, u64> =
-            self.events.iter().filter_map(|event| Some((event.seq, event.parent?))).collect();
+            self.held.events.iter().filter_map(|event| Some((event.seq, event.parent?))).collect();
         session.recording.exchanges.sort_by_key(|recorded| began.get(&recorded.seq).copied());
         if session.spec.policy.is_some() && session.recording.exchanges.is_empty() {
             let sent = typed.iter().any(|(_, body)| matches!(body, Body::EgressEnded(_)));

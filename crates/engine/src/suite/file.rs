@@ -51,6 +51,7 @@ struct WrittenAgent {
     #[serde(default)]
     workdir: PathBuf,
     image: Option<Spanned<String>>,
+    warm: Option<Spanned<toml::Value>>,
     #[serde(default)]
     env: BTreeMap<String, String>,
     #[serde(default)]
@@ -243,6 +244,11 @@ fn checked(agent: WrittenAgent, dir: &Path, wrong: Wrong<'_>) -> Result<Agent, E
             "`agent.image`: suites run programs of the host only; install the agent there and leave it out";
         return Err(wrong(image.span().start, message.into()));
     }
+    if let Some(warm) = &agent.warm {
+        let message = "`agent.warm`: every session has a sandbox of its own, and an interpreter cannot be copied from one sandbox \
+                       into another; leave it out (docs/suite.md says what it would take)";
+        return Err(wrong(warm.span().start, message.into()));
+    }
     if agent.command.get_ref().first().is_none_or(|program| program.is_empty()) {
         let message = "`agent.command` is empty: name the program to run, as in [\"python3\", \"agent.py\"]";
         return Err(wrong(agent.command.span().start, message.into()));
@@ -368,6 +374,10 @@ mod tests {
         check(
             &with(&format!("image = \"python:3\"\n{session}")),
             "suite.toml:3: `agent.image`: suites run programs of the host only",
+        );
+        check(
+            &with(&format!("warm = [\"openai\"]\n{session}")),
+            "suite.toml:3: `agent.warm`: every session has a sandbox of its own",
         );
         check("", "missing field `agent`");
     }

@@ -11,7 +11,7 @@ const WIDTH: usize = 300;
 /// One line for each leaf, under its pointer. `changed` are pointers; what lies below one has changed too.
 pub(super) fn lines(value: &Value, changed: &[(&str, &str)]) -> Markup {
     let mut leaves = Vec::new();
-    collect(value, &mut String::new(), &mut leaves);
+    collect(value, &mut String::new(), changed, &mut leaves);
     if leaves.is_empty() {
         return html! {};
     }
@@ -60,22 +60,31 @@ pub(super) fn short(value: &Value) -> String {
     }
 }
 
-fn collect(value: &Value, path: &mut String, leaves: &mut Vec<(String, String)>) {
+/// A list of plain values is one line, unless one of them is to be seen.
+fn collect(value: &Value, path: &mut String, changed: &[(&str, &str)], leaves: &mut Vec<(String, String)>) {
     let length = path.len();
+    let is_told = |path: &str| {
+        changed.iter().any(|(told, _)| told.strip_prefix(path).is_some_and(|rest| rest.starts_with('/')))
+    };
+    let is_plain = |item: &Value| !item.is_object() && !item.is_array();
     match value {
         Value::Null if path.is_empty() => {}
         Value::Object(fields) if !fields.is_empty() => {
             for (name, value) in fields {
                 path.push('/');
                 path.push_str(&name.replace('~', "~0").replace('/', "~1"));
-                collect(value, path, leaves);
+                collect(value, path, changed, leaves);
                 path.truncate(length);
             }
+        }
+        Value::Array(items) if items.len() > 1 && items.iter().all(is_plain) && !is_told(path) => {
+            let words: Vec<String> = items.iter().map(short).collect();
+            leaves.push((path.clone(), short(&Value::String(words.join(", ")))));
         }
         Value::Array(items) if !items.is_empty() => {
             for (index, value) in items.iter().enumerate() {
                 path.push_str(&format!("/{index}"));
-                collect(value, path, leaves);
+                collect(value, path, changed, leaves);
                 path.truncate(length);
             }
         }
@@ -104,5 +113,16 @@ mod tests {
                         <div><dt>amount</dt><dd>5</dd></div></dl>";
         assert_eq!(made, expected);
         assert_eq!(lines(&Value::Null, &[]).0, "");
+    }
+
+    #[test]
+    fn a_list_of_plain_values_is_one_line_unless_one_of_them_changed() {
+        let argv = json!({"argv": ["ls", "-l"], "rows": [[1], [2]]});
+        let whole = lines(&argv, &[]).0;
+        assert!(
+            whole.contains("<dt>argv</dt><dd>ls, -l</dd>") && whole.contains("<dt>rows[0][0]</dt><dd>1</dd>")
+        );
+        let told = lines(&argv, &[("/argv/1", "set")]).0;
+        assert!(told.contains("<div class=\"set\"><dt>argv[1]</dt><dd>-l</dd></div>"), "{told}");
     }
 }

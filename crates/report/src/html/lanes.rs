@@ -107,10 +107,10 @@ impl<'a> Lanes<'a> {
         html! {
             @if is_fork { p .fork { "Here the new run leaves the old path for good." } }
             div .row .(class) .difference[class != "equal"] tabindex=[(class != "equal").then_some("-1")] {
-                div .lane { @if let Some(act) = step.base.and_then(|at| self.base.acts.get(at).map(|a| (at, a))) {
+                div .lane role="group" aria-label="baseline" { @if let Some(act) = step.base.and_then(|at| self.base.acts.get(at).map(|a| (at, a))) {
                     (self.side(Side::Base, act, &changes))
                 } }
-                div .lane { @if let Some(act) = step.new.and_then(|at| self.new.acts.get(at).map(|a| (at, a))) {
+                div .lane role="group" aria-label="now" { @if let Some(act) = step.new.and_then(|at| self.new.acts.get(at).map(|a| (at, a))) {
                     (self.side(Side::New, act, &changes))
                 } }
                 @if !changes.is_empty() { ul .deltas { @for change in &changes { (delta(change)) } } }

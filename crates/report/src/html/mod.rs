@@ -3,6 +3,7 @@
 //! memory with many of them.
 
 mod act;
+mod claims;
 mod json;
 mod lanes;
 mod session;
@@ -19,6 +20,9 @@ use std::io::{self, Write};
 
 const STYLE: &str = include_str!("style.css");
 const SCRIPT: &str = include_str!("script.js");
+
+/// More sessions than this are laid out as they come into view.
+const MANY: u64 = 200;
 
 /// A page under way.
 pub struct Page<W> {
@@ -41,7 +45,8 @@ impl<W: Write> Page<W> {
         };
         write!(out, "{}<html lang=\"en\"><head>{}</head><body>", DOCTYPE.0, head.0)?;
         out.write_all(summary::top(result).0.as_bytes())?;
-        out.write_all(b"<main id=\"sessions\">")?;
+        let many = if result.counts.sessions > MANY { " class=\"many\"" } else { "" };
+        write!(out, "<main id=\"sessions\"{many}>")?;
         Ok(Self { out, written: 0 })
     }
 

@@ -1,6 +1,7 @@
 //! One session: its verdict in a line, and behind it the reasons, the input, both runs and the way to see it again.
 
 use super::act::{Highlights, card};
+use super::claims;
 use super::lanes::{Lanes, anchor, delta};
 use super::text::{block, mark, prose, word};
 use crate::Session;
@@ -22,26 +23,33 @@ pub(super) fn section(session: &Session<'_>, number: usize) -> Markup {
     let open = verdict.outcome == Outcome::Fail && number < OPEN;
     html! {
         details .session .(word(verdict.outcome)) .flaky[verdict.is_flaky()] id={ "session-" (verdict.id) }
-            data-outcome=(word(verdict.outcome)) open[open] {
+            data-outcome=(word(verdict.outcome)) data-why=[why(verdict)] open[open] {
             summary {
                 span .badge { span aria-hidden="true" { (mark(verdict.outcome)) } " " (word(verdict.outcome)) }
-                " " span .id { (verdict.id) }
+                " " h2 .id { (verdict.id) }
                 @if let Some(first) = verdict.reasons.first() { " " span .first { (first.text) } }
             }
             div .body {
                 (reasons(&verdict.reasons, number))
                 @if !verdict.reproduce.is_empty() {
-                    pre .command { (command(&verdict.reproduce)) }
+                    pre .command aria-label="The command that shows it again" { (command(&verdict.reproduce)) }
                 }
-                div .beside {
-                    div { (input(&verdict.input)) }
-                    div .numbers { (facts(verdict)) (scores(verdict)) }
+                (input(&verdict.input))
+                div .numbers { (facts(verdict)) (scores(verdict)) }
+                @if let Some(report) = session.comparison.and_then(|c| c.claims.as_ref()) {
+                    (claims::table(report, number))
                 }
                 (runs(session, number))
                 @if let Some(diff) = session.comparison.and_then(|c| c.diff.as_ref()) { (noise(diff)) }
             }
         }
     }
+}
+
+/// What it is listed under: the code of the first reason, of a session that did not pass.
+pub(super) fn why(verdict: &SessionVerdict) -> Option<&str> {
+    let told = verdict.reasons.iter().find(|reason| reason.outcome != Outcome::Pass);
+    told.filter(|_| verdict.outcome != Outcome::Pass).map(|reason| reason.code.as_str())
 }
 
 fn reasons(reasons: &[Reason], number: usize) -> Markup {
@@ -85,19 +93,31 @@ fn facts(verdict: &SessionVerdict) -> Markup {
         ("tokens in", |m| m.tokens_in),
         ("tokens out", |m| m.tokens_out),
     ];
+    let rows: Vec<&Row> = rows.iter().filter(|(_, of)| of(&base) + of(&new) > 0).collect();
+    let costs = base.cost_micros + new.cost_micros > 0;
     html! {
         @if verdict.new.is_some() {
             table .facts {
-                tr { th scope="col" {} th scope="col" { "baseline" } th scope="col" { "now" } }
-                @for (name, of) in rows.iter().filter(|(_, of)| of(&base) + of(&new) > 0) {
-                    tr .differs[of(&base) != of(&new)] {
-                        th scope="row" { (name) }
-                        td { @if verdict.base.is_some() { (of(&base)) } @else { "–" } }
-                        td { (of(&new)) }
+                thead { tr {
+                    th scope="col" {}
+                    @for (name, _) in &rows { th scope="col" { (name) } }
+                    @if costs { th scope="col" { "cost" } }
+                } }
+                tbody {
+                    @if verdict.base.is_some() {
+                        tr {
+                            th scope="row" { "baseline" }
+                            @for (_, of) in &rows { td { (of(&base)) } }
+                            @if costs { td { (dollars(base.cost_micros)) } }
+                        }
                     }
-                }
-                @if base.cost_micros + new.cost_micros > 0 {
-                    tr { th scope="row" { "cost" } td { (dollars(base.cost_micros)) } td { (dollars(new.cost_micros)) } }
+                    tr {
+                        th scope="row" { "now" }
+                        @for (_, of) in &rows {
+                            td .differs[verdict.base.is_some() && of(&base) != of(&new)] { (of(&new)) }
+                        }
+                        @if costs { td { (dollars(new.cost_micros)) } }
+                    }
                 }
             }
         }
@@ -114,9 +134,9 @@ fn scores(verdict: &SessionVerdict) -> Markup {
             table .facts {
                 tr { th scope="col" { "scorer" } th scope="col" { "says" } th scope="col" { "score" } }
                 @for scored in &verdict.scores {
-                    tr .differs[scored.outcome != Outcome::Pass] {
+                    tr {
                         th scope="row" { (scored.scorer) }
-                        td { (word(scored.outcome)) }
+                        td .differs[scored.outcome != Outcome::Pass] { (word(scored.outcome)) }
                         td { @if let Some(score) = scored.score { (format!("{score:.3}")) } @else { "–" } }
                     }
                 }

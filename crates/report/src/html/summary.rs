@@ -1,12 +1,17 @@
 //! The first screen and the last lines: what was decided, why, over how many; and how to check that it is so.
 
-use super::text::{mark, word};
+use super::session::why;
+use super::text::{mark, prose, word};
 use cofferdam_compare::Outcome;
 use cofferdam_gate::{GateResult, Share};
 use maud::{Markup, html};
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
 
 /// More reasons than this are not read.
 const WHY: usize = 3;
+/// Kinds of reasons that are listed.
+const CAUSES: usize = 6;
 
 pub(super) fn top(result: &GateResult) -> Markup {
     let counts = &result.counts;
@@ -22,7 +27,7 @@ pub(super) fn top(result: &GateResult) -> Markup {
             p .about {
                 (version(result))
                 @if let Some(shard) = result.run.shard { " · part " (shard.index) " of " (shard.of) }
-                @if !result.run.only.is_empty() { " · only " (result.run.only.join(", ")) }
+                @if !result.run.only.is_empty() { " · only " (picked(&result.run.only)) }
             }
             ul .why { @for why in result.why.iter().take(WHY) { li { (why) } } }
             @if result.why.len() > WHY { p .more { "and " (result.why.len() - WHY) " more" } }
@@ -31,6 +36,7 @@ pub(super) fn top(result: &GateResult) -> Markup {
                     @if of(outcome) > 0 { span .(word(outcome)) style={ "flex-grow:" (of(outcome)) } {} }
                 }
             }
+            (causes(result))
             p .rates {
                 (share("passed", &result.rates.passed)) " · " (share("failed", &result.rates.failed))
                 " · " (share("for review", &result.rates.reviewed))
@@ -44,7 +50,50 @@ pub(super) fn top(result: &GateResult) -> Markup {
             @if counts.flaky > 0 { (filter("flaky", "flaky", counts.flaky, "false")) }
             input #search type="search" placeholder="search (press /)" aria-label="Search in sessions" autocomplete="off";
             span .keys { kbd { "j" } kbd { "k" } " session " kbd { "n" } kbd { "p" } " difference" }
+            p #shown role="status" {}
         }
+    }
+}
+
+/// Why sessions did not pass, each reason once with how many it stopped and what the first of them says: of a hundred
+/// failures it is read here that they are one.
+fn causes(result: &GateResult) -> Markup {
+    let mut found: BTreeMap<&str, (u64, Outcome, &str)> = BTreeMap::new();
+    for session in &result.sessions {
+        let Some(code) = why(session) else { continue };
+        let text =
+            session.reasons.iter().find(|reason| reason.code == code).map_or("", |one| one.text.as_str());
+        let (count, gravest, first) = found.entry(code).or_insert((0, session.outcome, text));
+        *count += 1;
+        if session.outcome > *gravest {
+            (*gravest, *first) = (session.outcome, text);
+        }
+    }
+    let mut causes: Vec<_> = found.into_iter().collect();
+    causes.sort_by_key(|(code, (count, outcome, _))| (Reverse((*outcome, *count)), *code));
+    html! {
+        @if !causes.is_empty() {
+            ul .causes {
+                @for (code, (count, outcome, text)) in causes.iter().take(CAUSES) {
+                    li .(word(*outcome)) {
+                        button type="button" data-why=(code) aria-pressed="false" {
+                            span .count { (count) " ×" } " " (code)
+                        }
+                        " " span .example { (prose(text)) }
+                    }
+                }
+                @if causes.len() > CAUSES { li .more { "and " (causes.len() - CAUSES) " other reasons" } }
+            }
+        }
+    }
+}
+
+fn picked(only: &[String]) -> String {
+    match only {
+        [few @ .., _] if few.len() >= WHY => {
+            format!("{} and {} more", only[..WHY].join(", "), only.len() - WHY)
+        }
+        all => all.join(", "),
     }
 }
 

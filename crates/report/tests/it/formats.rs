@@ -4,14 +4,20 @@ use super::{HOSTILE, sample};
 use cofferdam_report::{junit, metrics, sarif};
 use serde_json::Value;
 
+fn text(write: impl FnOnce(&mut Vec<u8>) -> std::io::Result<()>) -> String {
+    let mut out = Vec::new();
+    write(&mut out).unwrap();
+    String::from_utf8(out).unwrap()
+}
+
 #[test]
 fn junit_tells_a_review_as_skipped_and_never_as_passed() {
-    insta::assert_snapshot!(junit(&sample().0));
+    insta::assert_snapshot!(text(|out| junit(&sample().0, out)));
 }
 
 #[test]
 fn sarif_has_a_place_for_every_finding() {
-    let text = sarif(&sample().0);
+    let text = text(|out| sarif(&sample().0, out));
     let log: Value = serde_json::from_str(&text).unwrap();
     let run = &log["runs"][0];
     let results = run["results"].as_array().unwrap();

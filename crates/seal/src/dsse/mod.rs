@@ -8,9 +8,11 @@ mod key;
 pub use key::{Nonces, Signer, Verifier, VerifierError};
 
 use base64::Engine as _;
+use base64::display::Base64Display;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use cofferdam_model::Digest;
-use serde::{Deserialize, Serialize};
+use serde::ser::SerializeStruct;
+use serde::{Deserialize, Serialize, Serializer};
 
 /// The largest envelope that is read: a payload of that kind names files, it does not hold them.
 pub const MAX_ENVELOPE: usize = 64 << 20;
@@ -59,12 +61,29 @@ pub struct Envelope {
 }
 
 /// As it stands in the file.
-#[derive(Serialize, Deserialize)]
+#[derive(Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 struct Written {
     payload: String,
     payload_type: String,
     signatures: Vec<Signature>,
+}
+
+/// The same text, which need not be held as a whole to be written.
+impl Serialize for Envelope {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        struct Text<'a>(&'a [u8]);
+        impl Serialize for Text<'_> {
+            fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+                serializer.collect_str(&Base64Display::new(self.0, &BASE64))
+            }
+        }
+        let mut fields = serializer.serialize_struct("Envelope", 3)?;
+        fields.serialize_field("payload", &Text(&self.payload))?;
+        fields.serialize_field("payloadType", &self.payload_type)?;
+        fields.serialize_field("signatures", &self.signatures)?;
+        fields.end()
+    }
 }
 
 /// What is signed: the type and the payload with their lengths, so that no two pairs have the same bytes.
@@ -106,13 +125,8 @@ impl Envelope {
 
     /// One line, for a file of its own.
     pub fn to_json(&self) -> String {
-        let written = Written {
-            payload: BASE64.encode(&self.payload),
-            payload_type: self.payload_type.clone(),
-            signatures: self.signatures.clone(),
-        };
         // Strings and lists of strings always have a text.
-        let mut text = serde_json::to_string(&written).unwrap_or_default();
+        let mut text = serde_json::to_string(self).unwrap_or_default();
         text.push('\n');
         text
     }

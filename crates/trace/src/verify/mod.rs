@@ -4,8 +4,10 @@
 //! itself: a trace is worth what the trusted keys have signed. No repair, no guess, no "probably fine".
 
 mod chain;
+mod held;
 mod reason;
 
+pub use held::{Held, verify_held};
 pub use reason::Reason;
 
 use crate::archive::{self, Part};
@@ -14,7 +16,7 @@ use crate::lines::{Lines, Next};
 use crate::reader::{ReadError, is_locked, open_regular};
 use crate::{EVENTS_FILE, MAX_ARCHIVE, MAX_BLOB};
 use chain::Chain;
-use cofferdam_model::{BlobRef, Digest, SessionId};
+use cofferdam_model::{BlobRef, Digest, Event, SessionId};
 use cofferdam_seal::Keyring;
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -98,23 +100,51 @@ impl Verification {
 /// Verifies a bundle's directory, a bundle in one file, or a bare file of events (whose payloads cannot be
 /// checked). An error means that it could not be read; a bad trace is an answer.
 pub fn verify(path: &Path, check: &Check<'_>) -> Result<Verification, ReadError> {
+    Ok(gone_through(path, check, &mut Nothing)?.0)
+}
+
+/// Whoever wants what was found sound while it is at hand.
+trait Keep {
+    fn event(&mut self, event: Event);
+    fn payload(&mut self, digest: Digest, plain: Vec<u8>);
+}
+
+struct Nothing;
+
+impl Keep for Nothing {
+    fn event(&mut self, _: Event) {}
+    fn payload(&mut self, _: Digest, _: Vec<u8>) {}
+}
+
+/// What a path turned out to be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Form {
+    Dir,
+    Archive,
+    /// Without payloads.
+    Events,
+}
+
+fn gone_through(
+    path: &Path,
+    check: &Check<'_>,
+    keep: &mut dyn Keep,
+) -> Result<(Verification, Form), ReadError> {
     let failed = |source| ReadError::Io { path: path.to_owned(), source };
-    if path.is_dir() {
-        let file = open_regular(&path.join(EVENTS_FILE))?;
-        let live = is_locked(&file);
-        let mut run = Run::new(check, live);
-        run.events(BufReader::with_capacity(64 << 10, file)).map_err(failed)?;
-        run.payloads_of(path);
-        return Ok(run.finish());
-    }
-    let mut file = open_regular(path)?;
-    let mut run = Run::new(check, is_locked(&file));
-    if archive::is_archive(&mut file).and_then(|yes| file.rewind().map(|()| yes)).map_err(failed)? {
+    let is_dir = path.is_dir();
+    let mut file = if is_dir { open_regular(&path.join(EVENTS_FILE))? } else { open_regular(path)? };
+    let mut run = Run::new(check, is_locked(&file), keep);
+    let packed = !is_dir
+        && archive::is_archive(&mut file).and_then(|yes| file.rewind().map(|()| yes)).map_err(failed)?;
+    if packed {
         run.archive(file);
-    } else {
-        run.events(BufReader::with_capacity(64 << 10, file)).map_err(failed)?;
+        return Ok((run.finish(), Form::Archive));
     }
-    Ok(run.finish())
+    run.events(BufReader::with_capacity(64 << 10, file)).map_err(failed)?;
+    if is_dir {
+        run.payloads_of(path);
+    }
+    Ok((run.finish(), if is_dir { Form::Dir } else { Form::Events }))
 }
 
 /// Where a payload was first named.
@@ -131,12 +161,13 @@ struct Run<'a> {
     bad: Option<Bad>,
     wanted: BTreeMap<Digest, Wanted>,
     payloads: Payloads,
+    keep: &'a mut dyn Keep,
 }
 
 impl<'a> Run<'a> {
-    fn new(check: &'a Check<'a>, live: bool) -> Self {
+    fn new(check: &'a Check<'a>, live: bool, keep: &'a mut dyn Keep) -> Self {
         let (bad, wanted, payloads) = (None, BTreeMap::new(), Payloads::default());
-        Self { chain: Chain::new(check), live, torn: false, bad, wanted, payloads }
+        Self { chain: Chain::new(check), live, torn: false, bad, wanted, payloads, keep }
     }
 
     /// Follows the chain to its end or to the first event that is not part of it.
@@ -158,6 +189,7 @@ impl<'a> Run<'a> {
                             let first = || Wanted { size, seq, kind: kind.clone() };
                             self.wanted.entry(digest).or_insert_with(first);
                         });
+                        self.keep.event(event);
                         continue;
                     }
                     Err(flaw) => flaw,
@@ -177,15 +209,16 @@ impl<'a> Run<'a> {
     fn payloads_of(&mut self, bundle: &Path) {
         for (digest, wanted) in std::mem::take(&mut self.wanted) {
             let blob = BlobRef { digest, size: wanted.size };
-            self.payload(digest, wanted, blob::read(bundle, &blob).map(|_| ()));
+            self.payload(digest, wanted, blob::read(bundle, &blob));
         }
     }
 
-    fn payload(&mut self, digest: Digest, wanted: Wanted, found: Result<(), BlobError>) {
+    fn payload(&mut self, digest: Digest, wanted: Wanted, found: Result<Vec<u8>, BlobError>) {
         self.payloads.named += 1;
         let reason = match found {
-            Ok(()) => {
+            Ok(plain) => {
                 self.payloads.sound += 1;
+                self.keep.payload(digest, plain);
                 return;
             }
             Err(BlobError::Missing(_)) => {
@@ -251,13 +284,13 @@ impl<'a> Run<'a> {
     }
 }
 
-fn check_content(digest: Digest, size: u64, held: u64, content: &mut dyn Read) -> Result<(), BlobError> {
+fn check_content(digest: Digest, size: u64, held: u64, content: &mut dyn Read) -> Result<Vec<u8>, BlobError> {
     if size > MAX_BLOB || held > blob::max_compressed(size) {
         return Err(BlobError::Damaged(digest));
     }
     let mut compressed = Vec::new();
     content.read_to_end(&mut compressed).map_err(|source| BlobError::Read { digest, source })?;
-    blob::open(&compressed, &BlobRef { digest, size }).map(|_| ())
+    blob::open(&compressed, &BlobRef { digest, size })
 }
 
 /// An object of exactly `digest` and `size` names a payload, in an event of any kind: so a reader can check

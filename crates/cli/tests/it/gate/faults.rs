@@ -93,7 +93,7 @@ fn agents_that_hang_crash_or_write_garbage_fail_and_others_go_on() {
         ("good", "echo fine"),
         ("hangs", "sleep 600"),
         ("crashes", "kill -SEGV $$"),
-        ("garbage", "head -c 300000 /dev/urandom; exit 3"),
+        ("garbage", "head -c 300000 /dev/urandom; echo 'no `key` is given' >&2; exit 3"),
     ];
     scripts(&site, &bad);
     let suite = site.read("suite.toml").replace("timeout = \"60s\"", "timeout = \"2s\"");
@@ -105,6 +105,8 @@ fn agents_that_hang_crash_or_write_garbage_fail_and_others_go_on() {
     for id in ["crashes", "garbage"] {
         assert!(codes(&result, id).contains(&"agent-failed".into()), "{id} {:?}", codes(&result, id));
     }
+    let said = session(&result, "garbage")["reasons"].to_string();
+    assert!(said.contains("the agent ended with code 3; its last words: `no 'key' is given`"), "{said}");
     let hung = site.call(&["record", "suite.toml", "--only", "hangs"]).exits(1);
     assert!(hung.err().contains("hangs: not recorded: it was still running"), "{}", hung.err());
 }

@@ -180,3 +180,28 @@ fn sigstore_accepts_it() {
     };
     check(verify, "verified\n");
 }
+
+/// Where it is installed: distributions have it only from their newest versions on.
+#[test]
+fn cosign_accepts_it() {
+    let Some(cosign) = program("cosign") else {
+        eprintln!("not tried: there is no cosign");
+        return;
+    };
+    let verify = |artifact: &Path, key: &Path| {
+        let mut cosign = Command::new(&cosign);
+        cosign.args(["verify-blob-attestation", "--insecure-ignore-tlog", "--check-claims=false"]);
+        cosign.args(["--type", "https://in-toto.io/attestation/test-result/v0.1", "--key"]).arg(key);
+        cosign.arg("--signature").arg(artifact).arg(artifact.with_file_name("gate.json"));
+        let home = artifact.parent().unwrap();
+        cosign.env_clear().env("HOME", home).output().unwrap()
+    };
+    for p256 in [false, true] {
+        let site = site();
+        let (artifact, key) = artifact(&site, p256);
+        let good = verify(&artifact, &key);
+        let said = String::from_utf8_lossy(&good.stderr).into_owned();
+        assert!(good.status.success() && said.contains("Verified OK"), "{said}");
+        assert!(!verify(&changed(&artifact), &key).status.success(), "a changed artifact was accepted");
+    }
+}
