@@ -368,7 +368,7 @@ fn furnish(m: &mut Making) -> Result<(), Failure> {
 }
 
 pub(crate) fn scratch(m: &Making) -> Scratch {
-    Scratch { bytes: m.limits.scratch, inodes: limits::inodes(m.limits.scratch) }
+    Scratch { bytes: m.limits.scratch, inodes: m.limits.inodes }
 }
 
 /// Starts the boot child, with a channel to the guest that it will be.

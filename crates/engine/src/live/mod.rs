@@ -23,6 +23,7 @@ mod holder;
 mod hours;
 mod house;
 pub mod inside;
+mod limits;
 mod mail;
 mod meter;
 mod operator;
