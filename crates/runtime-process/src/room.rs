@@ -286,6 +286,11 @@ fn by_root(m: &Making) -> bool {
     m.users.as_ref().is_some_and(|users: &Users| users.way == Way::Root)
 }
 
+/// What could be gone on with if this process were killed: a layer on disk that we may rearrange.
+pub(crate) fn outlives(m: &Making) -> Option<Provenance> {
+    (m.place.is_some() && m.layer.is_some() && !m.limits.layer_in_scratch).then(|| since(m))
+}
+
 fn since(m: &Making) -> Provenance {
     m.began.kept(m.users.as_ref().and_then(|users| users.slot))
 }

@@ -194,6 +194,10 @@ impl Sandbox for ProcessSandbox {
         room::settle(&mut self.standing.context, &mut self.rooms, &self.report, keep, agrees)
     }
 
+    fn provenance(&self) -> Option<Provenance> {
+        room::outlives(self.making())
+    }
+
     fn freeze(&mut self, to: &Path) -> Result<Provenance, RuntimeError> {
         room::freeze(&mut self.standing.context, &mut self.rooms, &self.report, to)
     }

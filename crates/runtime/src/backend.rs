@@ -299,6 +299,11 @@ pub trait Sandbox {
     /// over it. Nothing is copied. Says from when on changes in the work dir are others'. Ends what runs inside.
     fn freeze(&mut self, to: &Path) -> Result<Provenance, RuntimeError>;
 
+    /// What has to be known of its own layer to go on over it, where that lies on disk and would outlive its processes.
+    fn provenance(&self) -> Option<Provenance> {
+        None
+    }
+
     /// Whether `freeze` keeps all that runs along with the files, and ends nothing; what is begun with that runs on.
     fn keeps_processes(&self) -> bool {
         false

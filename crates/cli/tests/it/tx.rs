@@ -6,7 +6,7 @@ use crate::{each, site};
 use cofferdam_testkit::{Mode, Site, eventually, needs_root};
 use rustix::process::{Signal, kill_process};
 use serde_json::Value;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener};
@@ -322,10 +322,12 @@ fn what_is_committed_is_what_is_on_record_whoever_writes_meanwhile() {
             for ((path, digest), line) in recorded.iter().zip(sums.lines()) {
                 assert!(digest.ends_with(line.split(' ').next().unwrap()), "{path}: {line}");
             }
-            let made = fs::read_dir(site.work().join("d")).unwrap().map(|entry| entry.unwrap().file_name());
-            let made: Vec<_> =
-                made.filter(|name| name.to_string_lossy().starts_with(&format!("{round}-"))).collect();
-            assert_eq!(made.len(), recorded.len() - 1, "what is there is on record");
+            let own = format!("d/{round}-");
+            let made = fs::read_dir(site.work().join("d")).unwrap();
+            let made = made.map(|entry| format!("d/{}", entry.unwrap().file_name().to_string_lossy()));
+            let made: BTreeSet<String> = made.filter(|path| path.starts_with(&own)).collect();
+            let told: BTreeSet<String> = recorded.into_keys().filter(|path| path.starts_with(&own)).collect();
+            assert_eq!(made, told, "what is there is on record");
             assert_eq!(hall.show(&id)["running"], 0);
             hall.asks(&["kill", &id]);
         }

@@ -6,8 +6,8 @@ use super::mail::{Letter, Mailbox, Post, ReplyTo, mailbox, say_last};
 use super::meter::Meter;
 use super::operator::Operator;
 use super::plead::{self, Pleas};
-use super::register;
 use super::shelf::Shelf;
+use super::{register, rescue};
 use crate::control::{Asked, Control, CreateAsked, Desk, Origin, Question, Reply};
 use crate::environment::Caller;
 use crate::error::EngineError;
@@ -189,6 +189,7 @@ impl Holder {
         };
         let opened = holder.open_browser();
         let opened = opened.and_then(|()| holder.standing.keep_warm(&mut holder.relay, &holder.spec));
+        let opened = opened.and_then(|()| holder.note_files());
         match opened.and_then(|()| register::enter(&holder.standing.home, &holder.info(Counters::default())))
         {
             Ok(()) => Ok((holder, mailbox)),
@@ -213,6 +214,7 @@ impl Holder {
             }
         };
         register::strike(&home, &session);
+        rescue::forget(&home, &session);
         shelf.let_go(&session);
         over
     }
@@ -435,6 +437,8 @@ impl Holder {
     /// Ends everything in good order: nothing runs, all that ran is on record, then changes are decided.
     fn end(mut self, ending: Ending) -> Over {
         let Ending { exit, changes, by, reason, limit, error, reply } = ending;
+        // Its changes are decided on from here.
+        rescue::forget(&self.standing.home, &self.standing.session);
         let counted = self.standing.sandbox.counters();
         let before = (|| {
             if let Some(hit) = limit {

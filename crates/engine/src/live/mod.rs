@@ -30,6 +30,7 @@ mod operator;
 mod plead;
 mod pool;
 mod register;
+mod rescue;
 mod shelf;
 mod snapshot;
 mod start;

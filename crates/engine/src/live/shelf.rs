@@ -151,7 +151,7 @@ impl Shelf {
     }
 }
 
-fn file(home: &Home, name: &str) -> PathBuf {
+pub(super) fn file(home: &Home, name: &str) -> PathBuf {
     home.snapshots_dir().join(format!("{name}.json"))
 }
 

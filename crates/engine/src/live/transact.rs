@@ -3,7 +3,7 @@
 //! told what does, or says that it is to end.
 
 use super::holder::Holder;
-use super::plead;
+use super::{plead, rescue};
 use crate::Engine;
 use crate::control::{Question, Reply, asking, unexpected};
 use crate::error::EngineError;
@@ -98,6 +98,7 @@ impl Holder {
             }
             self.browser = self.standing.start_browser(&mut self.relay, &self.spec)?;
             self.keep_warm()?;
+            self.note_files()?;
         }
         Ok(())
     }
@@ -191,6 +192,7 @@ impl Holder {
             self.foresee(policy)?;
         }
         let (effects, more) = if keep { Default::default() } else { self.effects()? };
+        rescue::forget(&self.standing.home, &self.standing.session);
         let Standing { sandbox, recorder, shown_at, .. } = &mut self.standing;
         let (mut changes, mut refused) = (Vec::new(), None);
         let settled = sandbox.settle(keep, &mut |found| {
@@ -218,6 +220,7 @@ impl Holder {
         // The work dir holds all of it now; what was done to an image still lies beside it.
         if keep && self.standing.image.is_none() {
             self.shelf.let_go(&self.standing.session);
+            self.note_files()?;
         }
         self.standing.recorder.append(None, &Body::ChangesDecided(decided.clone()))?;
         Ok(Settled { kept: keep, depth: 0, host: Some(decided), effects, more })
