@@ -312,6 +312,9 @@ pub(crate) struct Asked {
     /// Most cores, as in 1.5
     #[arg(long)]
     pub(crate) cpu: Option<Cores>,
+    /// Weight where processors are short, from 1 to 10000, beside everybody's 100
+    #[arg(long, value_name = "N")]
+    pub(crate) cpu_share: Option<u32>,
     /// Most memory, as in 512M
     #[arg(long, value_name = "SIZE")]
     pub(crate) memory: Option<Bytes>,
@@ -324,6 +327,9 @@ pub(crate) struct Asked {
     /// Most bytes written to files, all together [default: a quarter of memory, at most 8G]
     #[arg(long, value_name = "SIZE")]
     pub(crate) disk: Option<Bytes>,
+    /// Most files and directories, where `--disk` counts their bytes [default: one for every 4 KiB of it]
+    #[arg(long, value_name = "N")]
+    pub(crate) inodes: Option<u64>,
     /// Most open files a process
     #[arg(long, value_name = "N")]
     pub(crate) files: Option<u32>,

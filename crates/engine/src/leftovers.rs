@@ -57,6 +57,7 @@ impl Engine {
         found.dedup();
         for id in found {
             if !Reader::open(&self.home.trace_dir(&id)).is_ok_and(|trace| trace.is_live()) {
+                self.rescue(&id);
                 cofferdam_runtime_process::reap(&id, &self.home.layer_dir(&id));
             }
         }

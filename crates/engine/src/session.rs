@@ -61,7 +61,7 @@ pub struct Outcome {
     pub exit: Exit,
     pub usage: Usage,
     pub report: EnforcementReport,
-    pub changes: Vec<FileChange>,
+    pub changes: Arc<Vec<FileChange>>,
     pub decided: Option<ChangesDecided>,
     pub limits: Vec<cofferdam_model::LimitHit>,
     /// What was not let out, each once, and how many more there were than are kept.

@@ -85,7 +85,7 @@ pub(crate) struct Closing<'a> {
 /// What is left of it.
 pub(crate) struct Closed {
     pub(crate) usage: Usage,
-    pub(crate) changes: Vec<FileChange>,
+    pub(crate) changes: Arc<Vec<FileChange>>,
     pub(crate) decided: Option<ChangesDecided>,
     pub(crate) limits: Vec<LimitHit>,
     pub(crate) refused: Vec<Refused>,
@@ -125,7 +125,7 @@ impl Standing {
         };
         let place = spec.shown_at.as_ref().unwrap_or(&self.workdir);
         let cwd = command.cwd.as_deref().unwrap_or(place);
-        self.may_start(command, cwd)?;
+        self.may_start(&command.argv, cwd)?;
         let exec = self.recorder.append(
             None,
             &Body::ExecStarted(ExecStarted {
@@ -178,18 +178,13 @@ impl Standing {
 
     /// Asks the policy, if it has rules about commands. A refusal is on record; nobody is asked: a command is
     /// started by someone who waits for it.
-    fn may_start(&self, command: &Command, cwd: &Path) -> Result<(), EngineError> {
+    fn may_start(&self, argv: &[String], cwd: &Path) -> Result<(), EngineError> {
         let Some(egress) = &self.egress else { return Ok(()) };
         let policy = egress.handle.policy();
-        let argv: Vec<&str> = command.argv.iter().map(String::as_str).collect();
-        let action = Action::Exec(cofferdam_policy::Exec { argv: &argv, cwd: cwd.to_str() });
-        if !policy.speaks_of(&action) {
-            return Ok(());
-        }
-        let decision = policy.decide(&action);
-        if decision.effect == Effect::Allow {
-            return Ok(());
-        }
+        let words: Vec<&str> = argv.iter().map(String::as_str).collect();
+        let action = Action::Exec(cofferdam_policy::Exec { argv: &words, cwd: cwd.to_str() });
+        let refusal = policy.rules_on(&action).filter(|decision| decision.effect != Effect::Allow);
+        let Some(decision) = refusal else { return Ok(()) };
         let reason = decision.to_string();
         self.recorder.append(
             None,
@@ -197,8 +192,8 @@ impl Standing {
                 syscall: "execve".into(),
                 args: Vec::new(),
                 pid: 0,
-                program: command.argv.first().cloned().unwrap_or_default(),
-                argv: command.argv.clone(),
+                program: argv.first().cloned().unwrap_or_default(),
+                argv: argv.to_vec(),
                 reason: reason.clone(),
                 times: 1,
             }),
@@ -206,11 +201,13 @@ impl Standing {
         Err(EngineError::Unenforceable(format!("refused: the command is not allowed: {reason}")))
     }
 
-    /// Has an interpreter kept for scripts, if there is to be one. It is on record.
+    /// Has an interpreter kept for scripts, if there is to be one and the policy lets it be started. It is on record.
     pub(crate) fn keep_warm(&self, relay: &mut Relay, spec: &SessionSpec) -> Result<(), EngineError> {
         if spec.warm.python.is_empty() {
             return Ok(());
         }
+        let place = spec.shown_at.as_ref().unwrap_or(&self.workdir);
+        self.may_start(&warm::words(&spec.warm.python), place)?;
         let who = match spec.user {
             BoxUser::User => self.sandbox.identity(),
             BoxUser::Root => Identity { name: "root".into(), uid: 0, gid: 0, ..self.sandbox.identity() },
@@ -364,9 +361,15 @@ pub(crate) fn refused(policy: &Policy, workdir: &Path, change: &FileChange) -> O
         let path = workdir.join(path.as_path());
         let path = path.to_string_lossy();
         let action = Action::File(cofferdam_policy::File { path: &path, access });
-        let decision = policy.speaks_of(&action).then(|| policy.decide(&action))?;
-        (!decision.is_allowed()).then(|| decision.to_string())
+        policy
+            .rules_on(&action)
+            .filter(|decision| !decision.is_allowed())
+            .map(|decision| decision.to_string())
     })
+}
+
+pub(crate) fn speaks_of_files(policy: &Policy) -> bool {
+    policy.speaks_of(&Action::File(cofferdam_policy::File { path: "/", access: Access::Write }))
 }
 
 pub(crate) fn decided(

@@ -17,6 +17,13 @@ fn is_read_at_start(entry: &[u8]) -> bool {
     exact.contains(&name) || begins.iter().any(|begin| name.starts_with(begin))
 }
 
+/// What it does, as a policy is asked about it. No command is these words (`import` alone is no Python), so a rule that
+/// allows exactly them allows nothing else.
+pub(crate) fn words(modules: &[String]) -> Vec<String> {
+    let begin = [PROGRAM, "-c", "import"].map(str::to_owned);
+    begin.into_iter().chain(modules.iter().cloned()).collect()
+}
+
 /// What the guest is asked to keep.
 pub(crate) fn request<'a>(
     modules: &'a [String],

@@ -220,7 +220,9 @@ impl Inside {
             }
             Ask::Quiet => self.channel.quiet(),
             Ask::Begin { mark } => self.rearrange(mark, |sandbox| sandbox.begin_transaction()),
-            Ask::Settle { keep, mark } => self.rearrange(mark, |sandbox| sandbox.settle(keep).map(drop)),
+            Ask::Settle { keep, mark } => {
+                self.rearrange(mark, |sandbox| sandbox.settle(keep, &mut |_| Ok(())).map(drop))
+            }
             Ask::Difference { texts } => return self.difference(texts).map(|()| true),
             Ask::Finish => return self.finish().map(|()| true),
         };
@@ -370,7 +372,7 @@ impl Inside {
 
     fn difference(&mut self, texts: bool) -> io::Result<()> {
         let Some(here) = &mut self.made else { return send(&mut self.house, &nothing_made()) };
-        match here.sandbox.difference(texts) {
+        match here.sandbox.difference(texts, true) {
             Ok(found) => {
                 for difference in found {
                     send(&mut self.house, &Tell::Difference(Box::new(difference)))?;
@@ -384,7 +386,7 @@ impl Inside {
     fn finish(&mut self) -> io::Result<()> {
         let Some(mut here) = self.made.take() else { return send(&mut self.house, &nothing_made()) };
         // What was done in transactions that nobody settled is not kept.
-        while here.sandbox.depth() > 0 && here.sandbox.settle(false).is_ok() {}
+        while here.sandbox.depth() > 0 && here.sandbox.settle(false, &mut |_| Ok(())).is_ok() {}
         let finished = here.sandbox.finish().unwrap_or_default();
         let told = Tell::Finished { usage: finished.usage, limits: finished.limits };
         send(&mut self.house, &told)?;

@@ -18,10 +18,10 @@ pub enum SpecError {
     EnvName(String),
     #[error("`{field}` must be more than zero")]
     Zero { field: &'static str },
-    #[error(
-        "`limits.disk` cannot hold for a layer on disk: leave one of `limits.disk` and `layer = \"disk\"` out"
-    )]
-    DiskLimit,
+    #[error("`{0}` cannot hold for a layer on disk: leave one of `{0}` and `layer = \"disk\"` out")]
+    DiskLimit(&'static str),
+    #[error("`limits.share` is {0}: it is a weight from 1 to 10000, and 100 is everybody's")]
+    Share(u32),
     #[error(
         "`live.name`: `{0}` is not a name: use up to 63 of a-z, 0-9 and `-`, a letter first, and no session's id"
     )]
@@ -128,6 +128,9 @@ pub struct Limits {
     /// Cores, as in `1.5`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cpu: Option<Cores>,
+    /// Its weight where processors are short, beside everybody's 100.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub share: Option<u32>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub memory: Option<Bytes>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -135,6 +138,9 @@ pub struct Limits {
     /// Bytes that may be written: work dir layer, home and temporary files together.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub disk: Option<Bytes>,
+    /// Files, directories and links that may be made in the same places.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub inodes: Option<u64>,
     /// Open files per process.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub files: Option<u32>,
@@ -225,6 +231,16 @@ impl SessionSpec {
         self.check_place()
     }
 
+    fn check_limits(&self) -> Result<(), SpecError> {
+        let Limits { disk, inodes, share, .. } = &self.limits;
+        match (self.layer, share) {
+            (_, Some(share)) if !(1..=10_000).contains(share) => Err(SpecError::Share(*share)),
+            (LayerPlace::Disk, _) if disk.is_some() => Err(SpecError::DiskLimit("limits.disk")),
+            (LayerPlace::Disk, _) if inodes.is_some() => Err(SpecError::DiskLimit("limits.inodes")),
+            _ => Ok(()),
+        }
+    }
+
     /// The same for a session that is told later what to run.
     pub fn check_place(&self) -> Result<(), SpecError> {
         self.live.check()?;
@@ -243,6 +259,7 @@ impl SessionSpec {
             ("limits.memory", self.limits.memory == Some(Bytes(0))),
             ("limits.pids", self.limits.pids == Some(0)),
             ("limits.disk", self.limits.disk == Some(Bytes(0))),
+            ("limits.inodes", self.limits.inodes == Some(0)),
             ("limits.files", self.limits.files == Some(0)),
             ("limits.timeout", self.limits.timeout.is_some_and(|s| s.0.is_zero())),
         ];
@@ -252,8 +269,7 @@ impl SessionSpec {
                 Err(SpecError::RootWithoutBox)
             }
             None if self.sudo && self.profile != Profile::Box => Err(SpecError::SudoWithoutBox),
-            None if self.layer == LayerPlace::Disk && self.limits.disk.is_some() => Err(SpecError::DiskLimit),
-            None => Ok(()),
+            None => self.check_limits(),
         }
     }
 }

@@ -112,35 +112,32 @@ impl Policy {
     }
 
     fn decide_one(&self, action: &Action<'_>) -> Decision {
+        let nothing = Decision { effect: Effect::Deny, rule: None, problem: None, contact: None, layer: 0 };
+        self.strictest(action, |_| true).unwrap_or(nothing)
+    }
+
+    /// What those layers decide that have rules about actions of this kind (`exec`, `file`…); nothing where none has.
+    /// What a layer says nothing of is not its to forbid, nor is it a leave from what another forbids: those who ask about
+    /// commands and files ask this.
+    pub fn rules_on(&self, action: &Action<'_>) -> Option<Decision> {
+        self.strictest(action, |layer| layer.speaks_of(action))
+    }
+
+    /// Whether any layer has rules about actions of this kind.
+    pub fn speaks_of(&self, action: &Action<'_>) -> bool {
+        self.layers.iter().any(|layer| layer.speaks_of(action))
+    }
+
+    fn strictest(&self, action: &Action<'_>, asked: impl Fn(&Layer) -> bool) -> Option<Decision> {
         let facts = Facts::new(action);
         let mut decided: Option<Decision> = None;
-        for (number, layer) in self.layers.iter().enumerate() {
+        for (number, layer) in self.layers.iter().enumerate().filter(|(_, layer)| asked(layer)) {
             let decision = layer.decide(&facts, number);
             if decided.as_ref().is_none_or(|before| decision.effect < before.effect) {
                 decided = Some(decision);
             }
         }
-        let nothing = Decision { effect: Effect::Deny, rule: None, problem: None, contact: None, layer: 0 };
-        decided.unwrap_or(nothing)
-    }
-
-    /// Whether every layer has rules about actions of this kind (`exec`, `file`…). What a policy says nothing of is
-    /// not its to forbid: those who ask it about commands and files ask this first.
-    pub fn speaks_of(&self, action: &Action<'_>) -> bool {
-        let about = |rule: &Rule| {
-            matches!(
-                (&rule.subject, action),
-                (Subject::Exec { .. }, Action::Exec(_))
-                    | (Subject::File { .. }, Action::File(_))
-                    | (Subject::Tool { .. }, Action::Tool(_))
-                    | (Subject::Browser { .. }, Action::Browser(_))
-                    | (Subject::Step { .. }, Action::Step(_))
-                    | (Subject::Http(_), Action::Http(_))
-                    | (Subject::Sql(_), Action::Sql(_))
-                    | (Subject::Ssh(_), Action::Ssh(_))
-            )
-        };
-        self.layers.iter().all(|layer| layer.document.rules.iter().any(about))
+        decided
     }
 
     /// Whether a rule that could still match looks at the body, or at a length that is not known. Then collect
@@ -263,6 +260,23 @@ enum Strength {
 }
 
 impl Layer {
+    fn speaks_of(&self, action: &Action<'_>) -> bool {
+        let about = |rule: &Rule| {
+            matches!(
+                (&rule.subject, action),
+                (Subject::Exec { .. }, Action::Exec(_))
+                    | (Subject::File { .. }, Action::File(_))
+                    | (Subject::Tool { .. }, Action::Tool(_))
+                    | (Subject::Browser { .. }, Action::Browser(_))
+                    | (Subject::Step { .. }, Action::Step(_))
+                    | (Subject::Http(_), Action::Http(_))
+                    | (Subject::Sql(_), Action::Sql(_))
+                    | (Subject::Ssh(_), Action::Ssh(_))
+            )
+        };
+        self.document.rules.iter().any(about)
+    }
+
     fn new(document: Document) -> Self {
         let (mut hosts, mut others) = (HostIndex::default(), Vec::new());
         for (rule, number) in document.rules.iter().zip(0..) {

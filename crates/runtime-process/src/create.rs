@@ -384,7 +384,7 @@ fn furnish(m: &mut Making) -> Result<(), Failure> {
 }
 
 pub(crate) fn scratch(m: &Making) -> Scratch {
-    Scratch { bytes: m.limits.scratch, inodes: limits::inodes(m.limits.scratch) }
+    Scratch { bytes: m.limits.scratch, inodes: m.limits.inodes }
 }
 
 pub(crate) fn hearing(errno: rustix::io::Errno) -> RuntimeError {

@@ -11,6 +11,9 @@ use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+/// What a sandbox is booted in to be looked at.
+const PROBE: &str = "cofferdam-probe-";
+
 /// One finding.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Fact {
@@ -170,7 +173,10 @@ pub(crate) fn probe() -> Probe {
 
 /// What is in force in a sandbox that was booted just now; or why there is none, and what to do.
 fn booted(network: Network) -> Result<EnforcementReport, (String, Option<String>)> {
-    let dir = std::env::temp_dir().join(format!("cofferdam-probe-{}", std::process::id()));
+    let temporary = std::env::temp_dir();
+    crate::remove_abandoned(&temporary, PROBE);
+    let stamp = std::time::SystemTime::UNIX_EPOCH.elapsed().map_or(0, |since| since.subsec_nanos());
+    let dir = temporary.join(format!("{PROBE}{}-{stamp}", std::process::id()));
     // Where others can write, a directory that is there already is not ours.
     if let Err(error) = DirBuilder::new().mode(0o700).create(&dir) {
         let fix = "set TMPDIR to a directory of yours".into();

@@ -36,7 +36,7 @@ pub(crate) fn show(m: &mut Making) {
 pub(crate) fn place_groups(m: &mut Making) -> Result<(), Failure> {
     let found = hierarchies_of(&m.limits.cgroup.controllers().collect::<Vec<_>>());
     m.groups = Groups::place(&found, &m.group, &m.limits.cgroup);
-    let demanded = [("memory", m.spec.limits.memory.is_some()), ("cpu", m.spec.limits.cpu.is_some())];
+    let demanded = [("memory", m.spec.limits.memory.is_some()), ("cpu", wants_cpu(m))];
     let accepts = m.spec.accept.contains(&Weakness::Rlimits);
     for (controller, reason) in &m.groups.missing {
         let asked = demanded.iter().any(|(name, is)| *is && *name == controller.name());
@@ -48,6 +48,10 @@ pub(crate) fn place_groups(m: &mut Making) -> Result<(), Failure> {
         }
     }
     Ok(())
+}
+
+fn wants_cpu(m: &Making) -> bool {
+    m.spec.limits.cpu.is_some() || m.spec.limits.share.is_some()
 }
 
 /// Makes what was prepared for nobody the sandbox of this spec.
@@ -68,7 +72,7 @@ pub(crate) fn adopt(m: &mut Making, spec: SandboxSpec) -> Result<(), Failure> {
     bind(m)?;
     show(m);
     // What holds for all is held already; what is demanded is looked at again.
-    let demanded = m.spec.limits.memory.is_some() || m.spec.limits.cpu.is_some();
+    let demanded = m.spec.limits.memory.is_some() || wants_cpu(m);
     let held = m.born_in_group || m.waiting.is_some();
     if held && (demanded || m.limits.cgroup != before) {
         // The groups that it was born in get the limits that are wanted now, and those that it lacks are made.

@@ -3,6 +3,7 @@
 //!
 //! It shares the host's kernel: a bug there is a way out. What is really in force is read back and reported.
 
+mod abandoned;
 mod birth;
 mod caller;
 mod cgroup;
@@ -36,6 +37,7 @@ mod wait;
 mod watch;
 mod watched;
 
+pub use abandoned::remove_abandoned;
 pub use birth::Early;
 pub use doctor::{Fact, facts};
 pub use elsewhere::{Look, layer_of, look, owner_of_first};

@@ -1,11 +1,14 @@
 //! Which limits hold for a session: what was asked for, and defaults so that none is ever without.
 
-use crate::cgroup::Wanted;
-use cofferdam_model::{Bytes, LayerPlace, Limits};
+use crate::cgroup::{Told, Wanted};
+use crate::layer::Layer;
+use cofferdam_model::{Bytes, LayerPlace, LimitHit, Limits};
 
 const PIDS: u32 = 4_096;
 const FILES: u32 = 65_536;
 const SCRATCH_MOST: u64 = 8 << 30;
+/// What every sandbox has in its scratch space before anything runs in it.
+const SKELETON: u64 = 64;
 
 /// Resolved limits.
 #[derive(Debug, Clone, Copy)]
@@ -14,6 +17,8 @@ pub(crate) struct Resolved {
     pub(crate) files: u32,
     /// Size of the memory file system for everything writable.
     pub(crate) scratch: u64,
+    /// How many files fit in it.
+    pub(crate) inodes: u64,
     /// Whether the work dir's layer lives in that file system, where its limit holds.
     pub(crate) layer_in_scratch: bool,
 }
@@ -21,15 +26,18 @@ pub(crate) struct Resolved {
 pub(crate) fn resolve(asked: &Limits, place: LayerPlace, pausable: bool) -> Resolved {
     let total = total_memory();
     let memory = asked.memory.unwrap_or(Bytes(total / 4 * 3));
+    let scratch = asked.disk.map_or((total / 4).min(SCRATCH_MOST), |disk| disk.0);
     Resolved {
         cgroup: Wanted {
             memory: Some(memory),
             pids: Some(asked.pids.unwrap_or(PIDS)),
             cpu: asked.cpu,
+            share: asked.share,
             pausable,
         },
         files: asked.files.unwrap_or(FILES),
-        scratch: asked.disk.map_or((total / 4).min(SCRATCH_MOST), |disk| disk.0),
+        scratch,
+        inodes: asked.inodes.map_or(inodes(scratch), |asked| asked + SKELETON),
         layer_in_scratch: place == LayerPlace::Memory,
     }
 }
@@ -40,6 +48,30 @@ fn total_memory() -> u64 {
 }
 
 /// As many files as a small disk of that size would have.
-pub(crate) fn inodes(bytes: u64) -> u64 {
+fn inodes(bytes: u64) -> u64 {
     (bytes / 4096).clamp(1_024, 4_000_000)
+}
+
+impl Resolved {
+    /// The limits on files, where they are reached and that was not told yet. What is not to be seen from outside is not
+    /// told.
+    pub(crate) fn full(&self, layer: Option<&Layer>, told: &mut Told) -> Vec<LimitHit> {
+        let held = layer.filter(|_| self.layer_in_scratch);
+        let Some(Ok(now)) = held.map(|layer| rustix::fs::fstatvfs(&layer.upper)) else { return Vec::new() };
+        let limits = [
+            ("disk", self.scratch, format!("full: disk limit {}", Bytes(self.scratch))),
+            ("inodes", self.inodes, format!("full: limit of {} files and directories", self.inodes)),
+        ];
+        let full = [now.f_bfree == 0, now.f_ffree == 0];
+        let before = std::mem::replace(&mut told.full, full);
+        let fresh = limits.into_iter().zip(full.into_iter().zip(before)).filter(|(_, (is, was))| *is && !was);
+        fresh
+            .map(|((limit, allowed, detail), _)| LimitHit {
+                limit: limit.into(),
+                allowed,
+                seen: allowed,
+                detail,
+            })
+            .collect()
+    }
 }

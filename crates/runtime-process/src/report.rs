@@ -296,11 +296,26 @@ fn cgroup_line(name: &str, group: &Group, controller: Controller, seen: &Seen) -
     let version = if group.version == Version::V1 { "v1" } else { "v2" };
     let shown = match (controller, limit.parse::<u64>()) {
         (Controller::Memory, Ok(bytes)) => Bytes(bytes).to_string(),
-        (Controller::Cpu, Ok(quota)) => format!("{} cores", quota as f64 / 100_000.0),
+        (Controller::Cpu, Ok(quota)) => format!("{} cores", quota as f64 / 100_000.0) + &share(group),
+        (Controller::Cpu, Err(_)) => format!("no quota{}", share(group)).replacen("no quota, ", "", 1),
         _ => limit.clone(),
     };
     let state = if member && !limit.is_empty() { State::Enforced } else { State::Off };
     line(name, state, format!("{shown} (cgroup {version})"), json!({ "limit": limit, "version": version }))
+}
+
+/// Its weight beside others, where that is not everybody's.
+fn share(group: &Group) -> String {
+    let (file, usual) = match group.version {
+        Version::V1 => ("cpu.shares", 1024),
+        Version::V2 => ("cpu.weight", 100),
+    };
+    match fs::read_to_string(group.path.join(file)).ok().and_then(|text| text.trim().parse::<u64>().ok()) {
+        Some(weight) if weight != usual => {
+            format!(", a share of {} beside others' 100", (weight * 100).div_ceil(usual))
+        }
+        _ => String::new(),
+    }
 }
 
 /// A limit per process is something else than one for the session, and is said to be.
@@ -322,7 +337,8 @@ fn fallback_line(name: &str, controller: Controller, reason: &str, o: &Observed<
 
 fn limits(o: &Observed<'_>, seen: &Seen) -> Vec<Control> {
     let files = seen.limit("Max open files");
-    let scratch = seen.mount("/tmp").and_then(|m| m.option("size"));
+    let [scratch, inodes] =
+        ["size", "nr_inodes"].map(|name| seen.mount("/tmp").and_then(|mount| mount.option(name)));
     let disk = if o.limits.layer_in_scratch { State::Enforced } else { State::Weaker };
     let what = if o.limits.layer_in_scratch {
         "work dir layer, home and temporary files"
@@ -339,8 +355,8 @@ fn limits(o: &Observed<'_>, seen: &Seen) -> Vec<Control> {
         line(
             "limit.disk",
             disk,
-            format!("{} for {what}", Bytes(o.limits.scratch)),
-            json!({ "size": scratch }),
+            format!("{} in {} files for {what}", Bytes(o.limits.scratch), o.limits.inodes),
+            json!({ "size": scratch, "inodes": inodes }),
         ),
     ]
 }

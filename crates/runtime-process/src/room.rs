@@ -17,7 +17,7 @@ use crate::rooted;
 use crate::supervise;
 use crate::users::{Users, Way};
 use cofferdam_model::{EnforcementReport, FileDifference, Provenance};
-use cofferdam_runtime::{Base, Committed, RuntimeError, SandboxSpec};
+use cofferdam_runtime::{Agrees, Base, Committed, RuntimeError, SandboxSpec};
 use rustix::thread::UnshareFlags;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
@@ -217,23 +217,38 @@ pub(crate) fn settle(
     rooms: &mut Option<Rooms>,
     report: &EnforcementReport,
     keep: bool,
+    agrees: Agrees<'_>,
 ) -> Result<Committed, RuntimeError> {
     rearrange(m, rooms, report, |m, rooms| match (rooms.stack.depth(), keep) {
-        (0, _) => renew(m, rooms, keep),
+        (0, _) => renew(m, rooms, keep, agrees),
         (_, true) => rooms.commit().map(|()| Committed::default()),
         (_, false) => rooms.rollback().map(|()| Committed::default()),
     })
 }
 
-/// Carries the session's own changes to the work dir or drops them, and begins another layer.
-fn renew(m: &mut Making, rooms: &mut Rooms, keep: bool) -> Result<Committed, RuntimeError> {
+/// Carries the session's own changes to the work dir or drops them, and begins another layer. What is agreed to is what
+/// is kept: whoever could write ended before the one look at it.
+fn renew(
+    m: &mut Making,
+    rooms: &mut Rooms,
+    keep: bool,
+    agrees: Agrees<'_>,
+) -> Result<Committed, RuntimeError> {
+    let Some(own) = &m.layer else { return agrees(&[]).map(|()| Committed::default()) };
+    // Until that is said, what is closed stays closed.
+    let mut whole = whole(m, own, true)?;
+    let mut changes = layer::diff(&whole)?;
+    agrees(&changes)?;
     if !keep {
+        drop(whole);
         begin_system(m, rooms)?;
         return begin_layer(m, rooms).map(|()| Committed::default());
     }
-    let Some(own) = &m.layer else { return Ok(Committed::default()) };
-    let whole = whole(m, own, false)?;
-    let changes = layer::diff(&whole)?;
+    if !whole.by_root {
+        // What its owner has closed to itself is opened by looking at it.
+        whole.in_use = false;
+        changes = layer::diff(&whole)?;
+    }
     let committed = layer::commit(&whole, &changes, &m.spec.layer, Watch::default())?;
     drop(whole);
     // The work dir has all of it now.
@@ -271,6 +286,11 @@ fn settled(rooms: Option<&Rooms>) -> Result<(), RuntimeError> {
 
 fn by_root(m: &Making) -> bool {
     m.users.as_ref().is_some_and(|users: &Users| users.way == Way::Root)
+}
+
+/// What could be gone on with if this process were killed: a layer on disk that we may rearrange.
+pub(crate) fn outlives(m: &Making) -> Option<Provenance> {
+    (m.place.is_some() && m.layer.is_some() && !m.limits.layer_in_scratch).then(|| since(m))
 }
 
 fn since(m: &Making) -> Provenance {

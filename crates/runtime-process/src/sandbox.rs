@@ -1,5 +1,6 @@
 //! A running sandbox of this tier.
 
+use crate::cgroup::Told;
 use crate::create::{Failure, Making};
 use crate::layer;
 use crate::layout::inside_home;
@@ -7,11 +8,12 @@ use crate::room::{self, Rooms};
 use crate::users::{USER, Way, user_name};
 use crate::watch::Ear;
 use cofferdam_model::{
-    Counters, EnforcementReport, FileChange, FileDifference, Profile, Provenance, SkippedChange, Tier, Usage,
+    Counters, EnforcementReport, FileChange, FileDifference, LimitHit, Profile, Provenance, SkippedChange,
+    Tier, Usage,
 };
 use cofferdam_runtime::{
-    Base, Committed, Doors, Finished, Identity, Refuses, RuntimeError, Sandbox, SandboxSpec, Standing,
-    Witness,
+    Agrees, Base, Committed, Doors, Finished, Identity, Refuses, RuntimeError, Sandbox, SandboxSpec,
+    Standing, Witness,
 };
 use rustix::process::{Signal, WaitId, WaitIdOptions};
 use std::os::fd::{BorrowedFd, OwnedFd};
@@ -21,15 +23,16 @@ use std::sync::Arc;
 pub(crate) struct ProcessSandbox {
     standing: Standing<Making, Failure>,
     report: EnforcementReport,
-    changes: Option<Vec<FileChange>>,
+    changes: Option<Arc<Vec<FileChange>>>,
     rooms: Option<Rooms>,
+    told: Told,
 }
 
 impl ProcessSandbox {
     pub(crate) fn new(mut standing: Standing<Making, Failure>) -> Self {
         let empty = || EnforcementReport { tier: Tier::Process, kernel: String::new(), controls: Vec::new() };
         let report = standing.context.report.take().unwrap_or_else(empty);
-        Self { standing, report, changes: None, rooms: None }
+        Self { standing, report, changes: None, rooms: None, told: Told::default() }
     }
 
     fn making(&self) -> &Making {
@@ -101,6 +104,13 @@ impl Sandbox for ProcessSandbox {
         self.making().groups.counters()
     }
 
+    fn hits(&mut self) -> Vec<LimitHit> {
+        let making = &self.standing.context;
+        let mut hits = making.groups.hits(&making.limits.cgroup, &mut self.told);
+        hits.extend(making.limits.full(making.layer.as_ref(), &mut self.told));
+        hits
+    }
+
     fn dismiss(&mut self) {
         let making = &mut self.standing.context;
         making.groups.thaw();
@@ -121,18 +131,18 @@ impl Sandbox for ProcessSandbox {
         // Everything was told by now.
         making.ear = None;
         usage.peak_memory = making.groups.peak_memory().unwrap_or(0);
-        Ok(Finished { usage, limits: making.groups.hits(&making.limits.cgroup) })
+        Ok(Finished { usage, limits: self.hits() })
     }
 
-    fn changes(&mut self) -> Result<Vec<FileChange>, RuntimeError> {
+    fn changes(&mut self) -> Result<Arc<Vec<FileChange>>, RuntimeError> {
         if let Some(changes) = &self.changes {
             return Ok(changes.clone());
         }
         room::bring_together(&mut self.standing.context)?;
-        let changes = match &self.making().layer {
+        let changes = Arc::new(match &self.making().layer {
             Some(layer) => layer::diff(layer)?,
             None => Vec::new(),
-        };
+        });
         self.changes = Some(changes.clone());
         Ok(changes)
     }
@@ -153,7 +163,7 @@ impl Sandbox for ProcessSandbox {
             let what = format!("{} is not to be kept, and cannot be left out on its own", stuck.path);
             return Err(RuntimeError::Refused { what, fix: "discard the changes".into() });
         }
-        self.changes = Some(left);
+        self.changes = Some(Arc::new(left));
         Ok(skipped)
     }
 
@@ -175,12 +185,24 @@ impl Sandbox for ProcessSandbox {
         room::begin(&mut self.standing.context, &mut self.rooms, &self.report)
     }
 
-    fn difference(&mut self, texts: bool) -> Result<Vec<FileDifference>, RuntimeError> {
-        room::difference(self.making(), self.rooms.as_ref(), texts)
+    fn difference(&mut self, texts: bool, still: bool) -> Result<Vec<FileDifference>, RuntimeError> {
+        let halted = still && !self.making().groups.is_frozen() && self.is_occupied();
+        if halted {
+            self.pause()?;
+        }
+        let found = room::difference(self.making(), self.rooms.as_ref(), texts);
+        if halted {
+            self.resume()?;
+        }
+        found
     }
 
-    fn settle(&mut self, keep: bool) -> Result<Committed, RuntimeError> {
-        room::settle(&mut self.standing.context, &mut self.rooms, &self.report, keep)
+    fn settle(&mut self, keep: bool, agrees: Agrees<'_>) -> Result<Committed, RuntimeError> {
+        room::settle(&mut self.standing.context, &mut self.rooms, &self.report, keep, agrees)
+    }
+
+    fn provenance(&self) -> Option<Provenance> {
+        room::outlives(self.making())
     }
 
     fn freeze(&mut self, to: &Path) -> Result<Provenance, RuntimeError> {

@@ -44,7 +44,9 @@ pub(crate) fn begin(mut parts: Parts, spec: SandboxSpec, look: &Look) -> Result<
 
 impl Begun for Beginning {
     fn adopt(&mut self, spec: SandboxSpec) -> Result<(), RuntimeError> {
-        let kind = |spec: &SandboxSpec| (spec.network, spec.pausable, spec.limits.cpu, spec.home.clone());
+        let kind = |spec: &SandboxSpec| {
+            (spec.network, spec.pausable, spec.limits.cpu, spec.limits.share, spec.home.clone())
+        };
         let size = crate::size(&spec.limits, self.parts.accelerator);
         let kept = spec.base.layers.first().is_some_and(|layer| snapshot::is_there(layer));
         if kind(&spec) != kind(&self.spec) || size != self.template.manifest.size || kept || self.of.is_some()

@@ -83,6 +83,10 @@ fn size(limits: &Limits, accelerator: Accelerator) -> Size {
 
 impl VmBackend {
     fn parts(&self, limits: &Limits) -> Result<Parts, RuntimeError> {
+        if limits.inodes.is_some() {
+            let what = "a limit on the number of files does not hold for the disk of a machine";
+            return Err(kernel::refused(what, "leave `--inodes` out, or use `--isolation process`"));
+        }
         let _ = std::fs::create_dir_all(&self.dir);
         let (vmm, accelerator, why) = vmm::choose(&env, &self.dir, &self.program)?;
         let kernel = kernel::Kernel::find(env)?;

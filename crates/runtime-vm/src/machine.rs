@@ -423,7 +423,7 @@ fn around(start: &Start<'_>) -> SandboxSpec {
         hide: Vec::new(),
         profile: Profile::Run,
         users: if as_caller { UserMode::Single } else { UserMode::Auto },
-        limits: Limits { cpu: spec.limits.cpu, ..Limits::default() },
+        limits: Limits { cpu: spec.limits.cpu, share: spec.limits.share, ..Limits::default() },
         layer_place: LayerPlace::Memory,
         nested: false,
         sudo: false,

@@ -17,7 +17,7 @@ use cofferdam_model::{
     Counters, EnforcementReport, FileChange, FileDifference, Limits, Provenance, RawPath, SkippedChange,
 };
 use cofferdam_runtime::{
-    Base, Committed, Doors, Finished, Identity, Network, Refuses, RuntimeError, Sandbox, SandboxSpec,
+    Agrees, Base, Committed, Doors, Finished, Identity, Network, Refuses, RuntimeError, Sandbox, SandboxSpec,
     ShownFile, Witness,
 };
 use cofferdam_runtime_process::layer::{self, Began, Layer};
@@ -59,7 +59,7 @@ pub(crate) struct VmSandbox {
     /// Who is told of system calls.
     witness: Option<Arc<dyn Witness>>,
     layer: Option<Layer>,
-    changes: Option<Vec<FileChange>>,
+    changes: Option<Arc<Vec<FileChange>>>,
     finished: Option<Finished>,
 }
 
@@ -167,7 +167,14 @@ impl VmSandbox {
             hide: raw(&spec.hide),
             profile: spec.profile,
             // The VMM is held to its processors, and commands to their time and output, from outside.
-            limits: Limits { cpu: None, timeout: None, output: None, disk: None, ..spec.limits.clone() },
+            limits: Limits {
+                cpu: None,
+                share: None,
+                timeout: None,
+                output: None,
+                disk: None,
+                ..spec.limits.clone()
+            },
             nested: spec.nested,
             sudo: spec.sudo,
             tracing: spec.tracing,
@@ -370,11 +377,11 @@ impl Sandbox for VmSandbox {
         taken.map(|()| finished)
     }
 
-    fn changes(&mut self) -> Result<Vec<FileChange>, RuntimeError> {
+    fn changes(&mut self) -> Result<Arc<Vec<FileChange>>, RuntimeError> {
         if let Some(changes) = &self.changes {
             return Ok(changes.clone());
         }
-        let changes = self.layer.as_ref().map(layer::diff).transpose()?.unwrap_or_default();
+        let changes = Arc::new(self.layer.as_ref().map(layer::diff).transpose()?.unwrap_or_default());
         self.changes = Some(changes.clone());
         Ok(changes)
     }
@@ -393,7 +400,7 @@ impl Sandbox for VmSandbox {
             let what = format!("{} is not to be kept, and cannot be left out on its own", stuck.path);
             return Err(crate::kernel::refused(what, "discard the changes"));
         }
-        self.changes = Some(left);
+        self.changes = Some(Arc::new(left));
         Ok(skipped)
     }
 
@@ -417,7 +424,12 @@ impl Sandbox for VmSandbox {
         Ok(())
     }
 
-    fn difference(&mut self, texts: bool) -> Result<Vec<FileDifference>, RuntimeError> {
+    /// Whatever runs is made to stand still by the machine's own first process, which must go on itself.
+    fn difference(&mut self, texts: bool, _: bool) -> Result<Vec<FileDifference>, RuntimeError> {
+        if self.stopped {
+            let what = "a machine that is paused cannot tell what was changed in it";
+            return Err(crate::kernel::refused(what, "resume it first: `cofferdam session resume`"));
+        }
         let asked = || -> io::Result<Result<Vec<FileDifference>, RuntimeError>> {
             let mut house = self.house();
             let ended = self.machine.ended();
@@ -436,10 +448,15 @@ impl Sandbox for VmSandbox {
         asked().map_err(|error| self.lost(&error))?
     }
 
-    fn settle(&mut self, keep: bool) -> Result<Committed, RuntimeError> {
+    fn settle(&mut self, keep: bool, agrees: Agrees<'_>) -> Result<Committed, RuntimeError> {
         if keep && self.depth == 0 {
             let what = "what a machine has changed is carried over when its session ends";
             return Err(crate::kernel::refused(what, "end the session, or work in a transaction"));
+        }
+        if self.depth == 0 {
+            // Dropped in any case: what is written after this look goes with the rest.
+            let found = self.difference(false, true)?;
+            agrees(&found.into_iter().map(|difference| difference.change).collect::<Vec<_>>())?;
         }
         self.rearrange(|mark| Ask::Settle { keep, mark })?;
         self.depth = self.depth.saturating_sub(1);

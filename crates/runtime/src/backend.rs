@@ -216,6 +216,9 @@ pub trait Begun {
 /// Why a change is not to be kept, if it is not.
 pub type Refuses<'a> = &'a dyn Fn(&FileChange) -> Option<String>;
 
+/// Hears what is about to be kept or dropped. Who says no leaves it as it is.
+pub type Agrees<'a> = &'a mut dyn FnMut(&[FileChange]) -> Result<(), RuntimeError>;
+
 /// A running sandbox. Dropping it ends every process in it and removes all that was made for it.
 pub trait Sandbox {
     fn report(&self) -> &EnforcementReport;
@@ -256,11 +259,17 @@ pub trait Sandbox {
     /// Has every process inside end, where that needs no waiting: there is something to write down meanwhile.
     fn dismiss(&mut self) {}
 
-    /// Ends every process inside, also one that is paused, and waits for it.
+    /// Limits that were reached since this was last asked. Where nobody can tell before the end, `finish` does.
+    fn hits(&mut self) -> Vec<LimitHit> {
+        Vec::new()
+    }
+
+    /// Ends every process inside, also one that is paused, and waits for it. Tells the limits that were reached and not
+    /// yet told.
     fn finish(&mut self) -> Result<Finished, RuntimeError>;
 
-    /// What the session did to its work dir. Only after `finish`.
-    fn changes(&mut self) -> Result<Vec<FileChange>, RuntimeError>;
+    /// What the session did to its work dir. Only after `finish`. There may be millions: all share the one list.
+    fn changes(&mut self) -> Result<Arc<Vec<FileChange>>, RuntimeError>;
 
     /// Takes those changes out that are refused, each with the reason. Only after `finish`.
     fn withhold(&mut self, _: Refuses<'_>) -> Result<Vec<SkippedChange>, RuntimeError> {
@@ -280,16 +289,23 @@ pub trait Sandbox {
     /// there is another guest after, whose channel `take_channel` hands out.
     fn begin_transaction(&mut self) -> Result<(), RuntimeError>;
 
-    /// What was done in the innermost transaction; without one, by the session so far.
-    fn difference(&mut self, texts: bool) -> Result<Vec<FileDifference>, RuntimeError>;
+    /// What was done in the innermost transaction; without one, by the session so far. If it is to be `still`, whatever
+    /// runs inside is stopped while it is looked at, and where that cannot be had it is refused.
+    fn difference(&mut self, texts: bool, still: bool) -> Result<Vec<FileDifference>, RuntimeError>;
 
     /// Keeps or drops what was done in the innermost transaction: it becomes part of the one around it. Without
-    /// one it is all of the session's, and is carried to the host's work dir.
-    fn settle(&mut self, keep: bool) -> Result<Committed, RuntimeError>;
+    /// one it is all of the session's, and is carried to the host's work dir: `agrees` hears of exactly that, when
+    /// nothing runs any more that could add to it, and before any of it happens.
+    fn settle(&mut self, keep: bool, agrees: Agrees<'_>) -> Result<Committed, RuntimeError>;
 
     /// Moves the session's own layer to the directory `to`, which is on its file system, and goes on with another
     /// over it. Nothing is copied. Says from when on changes in the work dir are others'. Ends what runs inside.
     fn freeze(&mut self, to: &Path) -> Result<Provenance, RuntimeError>;
+
+    /// What has to be known of its own layer to go on over it, where that lies on disk and would outlive its processes.
+    fn provenance(&self) -> Option<Provenance> {
+        None
+    }
 
     /// Whether `freeze` keeps all that runs along with the files, and ends nothing; what is begun with that runs on.
     fn keeps_processes(&self) -> bool {

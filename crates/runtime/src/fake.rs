@@ -1,13 +1,14 @@
 //! A tier made of memory, for testing what stands above: it starts nothing and reports what it is told to.
 
 use crate::{
-    Backend, Base, Begun, Committed, Doors, Finished, Identity, Probe, RuntimeError, Sandbox, SandboxSpec,
+    Agrees, Backend, Base, Begun, Committed, Doors, Finished, Identity, Probe, RuntimeError, Sandbox,
+    SandboxSpec,
 };
 use cofferdam_model::{Counters, EnforcementReport, FileChange, FileDifference, Provenance, Tier};
 use std::io::pipe;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 
 /// Hands out the given end of a stream as its guest channel.
 pub struct FakeBackend {
@@ -99,8 +100,8 @@ impl Sandbox for FakeSandbox {
         Ok(Finished::default())
     }
 
-    fn changes(&mut self) -> Result<Vec<FileChange>, RuntimeError> {
-        Ok(self.changes.clone())
+    fn changes(&mut self) -> Result<Arc<Vec<FileChange>>, RuntimeError> {
+        Ok(Arc::new(self.changes.clone()))
     }
 
     fn commit(&mut self) -> Result<Committed, RuntimeError> {
@@ -119,12 +120,12 @@ impl Sandbox for FakeSandbox {
         Err(no_layers())
     }
 
-    fn difference(&mut self, _: bool) -> Result<Vec<FileDifference>, RuntimeError> {
+    fn difference(&mut self, _: bool, _: bool) -> Result<Vec<FileDifference>, RuntimeError> {
         let told = |change: &FileChange| FileDifference { change: change.clone(), diff: None, omitted: None };
         Ok(self.changes.iter().map(told).collect())
     }
 
-    fn settle(&mut self, _: bool) -> Result<Committed, RuntimeError> {
+    fn settle(&mut self, _: bool, _: Agrees<'_>) -> Result<Committed, RuntimeError> {
         Err(no_layers())
     }
 

@@ -8,8 +8,8 @@ mod fake;
 mod recipe;
 
 pub use backend::{
-    Backend, Base, Begun, Callers, Committed, Doors, Finished, Heard, Identity, Network, Probe, Refuses,
-    Root, RuntimeError, Sandbox, SandboxSpec, ShownFile, Witness,
+    Agrees, Backend, Base, Begun, Callers, Committed, Doors, Finished, Heard, Identity, Network, Probe,
+    Refuses, Root, RuntimeError, Sandbox, SandboxSpec, ShownFile, Witness,
 };
 pub use fake::FakeBackend;
 pub use recipe::{Fault, Injected, Recipe, Standing, Step};

@@ -8,6 +8,7 @@ use std::fs::{self, Permissions};
 use std::os::unix::fs::{PermissionsExt, chown, lchown};
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::Once;
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
@@ -19,6 +20,23 @@ pub fn program(name: &str) -> Option<PathBuf> {
     std::env::split_paths(SEARCH_PATH).map(|dir| dir.join(name)).find(|path| path.is_file())
 }
 
+const PREFIX: &str = "cofferdam-test-";
+/// Longer than any test takes.
+const ABANDONED: Duration = Duration::from_secs(6 * 3600);
+static CLEARED: Once = Once::new();
+
+/// Removes what tests left that were killed long ago.
+fn clear_abandoned() {
+    for entry in fs::read_dir(std::env::temp_dir()).into_iter().flatten().flatten() {
+        let old = |meta: fs::Metadata| meta.modified().ok()?.elapsed().ok().filter(|age| *age > ABANDONED);
+        if entry.file_name().to_string_lossy().starts_with(PREFIX)
+            && entry.metadata().ok().and_then(old).is_some()
+        {
+            let _ = fs::remove_dir_all(entry.path());
+        }
+    }
+}
+
 pub struct Site {
     pub mode: Mode,
     root: TempDir,
@@ -27,7 +45,8 @@ pub struct Site {
 impl Site {
     /// `binary` may lie where only root can reach it, so it gets a name here.
     pub fn new(mode: Mode, binary: &str) -> Self {
-        let root = tempfile::Builder::new().prefix("cofferdam-test-").tempdir().unwrap();
+        CLEARED.call_once(clear_abandoned);
+        let root = tempfile::Builder::new().prefix(PREFIX).tempdir().unwrap();
         fs::set_permissions(root.path(), Permissions::from_mode(0o755)).unwrap();
         let site = Self { mode, root };
         // Copied by another process: a file that this one writes could be open in a child just being started

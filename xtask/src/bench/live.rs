@@ -54,12 +54,12 @@ struct Ratio<'a> {
 /// A state directory with a supervisor of its own.
 pub(super) struct Place {
     cofferdam: PathBuf,
-    home: PathBuf,
+    pub(super) home: PathBuf,
     pub(super) work: PathBuf,
 }
 
 impl Place {
-    fn new(cofferdam: &Path, dir: &Path, name: &str) -> std::io::Result<Self> {
+    pub(super) fn new(cofferdam: &Path, dir: &Path, name: &str) -> std::io::Result<Self> {
         let place = Self {
             cofferdam: cofferdam.to_owned(),
             home: dir.join(name),
@@ -76,7 +76,7 @@ impl Place {
     }
 
     /// How long the first of these took; the session that it names is ended after.
-    fn begins(&self, words: &[&str]) -> Result<Duration, LiveError> {
+    pub(super) fn begins(&self, words: &[&str]) -> Result<Duration, LiveError> {
         let began = Instant::now();
         let made = self.call(words)?;
         let took = began.elapsed();

@@ -46,7 +46,7 @@ fn look(status: &str, rollup: &str) -> Option<Memory> {
     })
 }
 
-fn kib(text: &str, field: &str) -> Option<f64> {
+pub(super) fn kib(text: &str, field: &str) -> Option<f64> {
     let value = text.lines().find_map(|line| line.strip_prefix(field))?;
     value.trim().strip_suffix(" kB")?.trim().parse().ok()
 }

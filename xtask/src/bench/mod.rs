@@ -7,6 +7,7 @@ mod asker;
 mod chunks;
 mod compare;
 mod contenders;
+mod create;
 mod egress;
 mod gate;
 mod live;
@@ -40,6 +41,9 @@ pub(crate) enum Bench {
     /// What a session that stays costs to begin, with a prepared sandbox and without, and to fork
     #[command(aliases = ["fork", "pool"])]
     Live(live::Live),
+    /// How many sessions a second can be made, many at a time, beside the kernel alone, and what those that rest hold
+    #[command(alias = "many")]
+    Create(create::Create),
     /// What a program waits for that uses the service through E2B's SDK, and what many sessions take
     Api(api::Api),
     /// How long runs take to compare, beside agentevals on the same pairs
@@ -84,6 +88,7 @@ pub(crate) fn main(bench: &Bench) -> crate::Outcome {
     let args = match bench {
         Bench::Start(args) => args,
         Bench::Tx(args) => return tx::main(args),
+        Bench::Create(args) => return create::main(args),
         Bench::Api(args) => return api::main(args),
         Bench::Live(args) => return live::main(args),
         Bench::Compare(args) => return compare::main(args),

@@ -95,6 +95,7 @@ pub(crate) fn spec(
     }
     replaces!(floor => spec.floor, workdir => spec.workdir, workdir_at => spec.shown_at, image => spec.image, policy => spec.policy, tools => spec.tools, tool => spec.tool, cpu => spec.limits.cpu, memory => spec.limits.memory);
     replaces!(pids => spec.limits.pids, disk => spec.limits.disk, files => spec.limits.files);
+    replaces!(cpu_share => spec.limits.share, inodes => spec.limits.inodes);
     replaces!(timeout => spec.limits.timeout, output => spec.limits.output);
     spec.nested |= args.nested;
     spec.sudo |= args.sudo;

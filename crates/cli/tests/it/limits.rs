@@ -1,5 +1,6 @@
 //! Limits hold, and what was reached is told.
 
+use crate::live::Hall;
 use crate::{each, site};
 use cofferdam_testkit::{Mode, Site, needs_root, processes_with};
 use serde_json::Value;
@@ -89,9 +90,53 @@ fn a_disk_limit_ends_writing() {
             let done = site.sh(&script).with(&["--disk", "8M", "--changes", "discard"]).done();
             assert!(done.code() != 0 && done.err().contains("No space left"), "{place}: {}", done.err());
         }
+        let done =
+            site.sh("head -c 100000000 /dev/zero > big").with(&["--disk", "8M", "--changes", "discard"]);
+        assert!(done.done().err().contains("full: disk limit 8 MiB"));
+        assert_eq!(hit(site, "disk").unwrap()["allowed"], 8 << 20);
         site.sh("echo kept > small").with(&["--disk", "8M"]).exits(0);
+        assert!(hit(site, "disk").is_none());
         assert_eq!(site.read("small"), "kept\n");
         site.sh("head -c 20000000 /dev/zero > big").exits(0);
+    });
+}
+
+#[test]
+fn only_so_many_files_can_be_made() {
+    each(|site| {
+        for place in [".", "/tmp", "/dev/shm"] {
+            let script =
+                format!("cd {place}; n=0; while [ $n -lt 2000 ]; do n=$((n+1)); : > f$n || exit 9; done");
+            let done = site.sh(&script).with(&["--inodes", "1000", "--changes", "discard"]).done();
+            assert!(done.code() != 0 && done.err().contains("No space left"), "{place}: {}", done.err());
+            assert!(done.err().contains("files and directories"), "{place}: {}", done.err());
+            assert!(hit(site, "inodes").is_some());
+            let fewer = script.replace("2000", "900");
+            site.sh(&fewer).with(&["--inodes", "1000", "--changes", "discard"]).exits(0);
+        }
+        let refused = site.run(&["true"]).with(&["--inodes", "9", "--layer", "disk"]).exits(125).err();
+        assert!(refused.contains("limits.inodes"), "{refused}");
+    });
+}
+
+/// As the kernel has it; a weight that cannot be had is refused.
+#[test]
+fn processors_are_shared_by_weight() {
+    each(|site| {
+        let run = |share: &str| site.run(&["true"]).with(&["--cpu-share", share]);
+        if site.mode != Mode::Root {
+            assert!(run("10").exits(125).err().contains("cpu"), "nobody holds it here");
+            return;
+        }
+        for (share, told) in [("10", "a share of 10 beside others' 100"), ("1000", "a share of 1000")] {
+            run(share).exits(0);
+            let report = &site.bodies("enforcement")[0];
+            let controls = report["controls"].as_array().unwrap();
+            let line = controls.iter().find(|control| control["name"] == "cgroup.cpu").unwrap();
+            assert_eq!(line["state"], "enforced", "{line}");
+            assert!(line.to_string().contains(told), "{line}");
+        }
+        assert!(run("0").exits(125).err().contains("limits.share"));
     });
 }
 
@@ -134,4 +179,34 @@ fn limits_stand_in_the_report() {
         assert_eq!(line["state"], "enforced", "{line}");
         assert!(line["detail"].as_str().unwrap().starts_with(detail), "{line}");
     }
+}
+
+/// In a session that stays, who waits for a command hears at its end what stopped it, and once.
+#[test]
+fn a_command_of_a_session_that_stays_is_told_which_limit_it_reached() {
+    each(|site| {
+        let hall = Hall(site);
+        let group: &[&str] = if hall.can_pause() { &["--memory", "64M", "--pids", "40"] } else { &[] };
+        let id = hall.create(&[&["--disk", "8M", "--changes", "discard"], group].concat());
+        if hall.can_pause() {
+            let hog = ["exec", &id, "--", "python3", "-c", "x = bytearray(200 << 20)"];
+            let done = hall.call(&hog).exits(137).err();
+            assert!(done.contains("killed: memory limit 64 MiB"), "{done}");
+            assert_eq!(hall.exec(&id, "false").exits(1).err(), "", "what is not its doing is not told to it");
+        }
+        if site.mode != Mode::Range {
+            let done = hall.exec(&id, "head -c 20000000 /dev/zero > big").done().err();
+            assert!(done.contains("full: disk limit 8 MiB"), "{done}");
+            hall.exec(&id, "rm big").exits(0);
+        }
+        if hall.can_pause() {
+            let bomb = "n=0; while [ $n -lt 60 ]; do n=$((n+1)); sleep 1000 & done; wait";
+            assert!(hall.exec(&id, bomb).done().err().contains("limit of 40 processes"));
+        }
+        let told = |limit: &str| site.bodies("limit").iter().filter(|body| body["limit"] == limit).count();
+        let before = ["memory", "pids", "disk"].map(told);
+        hall.asks(&["kill", &id]);
+        assert_eq!(["memory", "pids", "disk"].map(told), before, "the end adds nothing");
+        assert_eq!(before[0] > 0, hall.can_pause());
+    });
 }

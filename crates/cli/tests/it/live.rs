@@ -420,6 +420,64 @@ fn nothing_is_left_when_the_supervisor_is_killed() {
     });
 }
 
+/// The files of a session outlive the supervisor, wherever they lie on disk and whatever lies beneath them.
+#[test]
+fn files_on_disk_outlive_the_supervisor() {
+    each(|site| {
+        if site.mode == Mode::Range {
+            return;
+        }
+        let hall = Hall(site);
+        let die = || {
+            kill_process(hall.supervisor().unwrap(), Signal::KILL).unwrap();
+            eventually("it to be gone", || hall.supervisor().is_none().then_some(()));
+        };
+        site.write("file", "before\n");
+        site.write(".env", "TOKEN=hidden\n");
+        let id = hall.create(&["--name", "mine", "--layer", "disk"]);
+        hall.does("mine", "echo one >> file; mkdir d; echo x > d/x; chmod 640 d/x");
+        hall.asks(&["snapshot", "mine", "early"]);
+        hall.does("mine", "echo two >> file; rm -r d; ln file linked");
+        hall.asks(&["begin", "mine"]);
+        hall.does("mine", "echo open >> file");
+        hall.asks(&["rollback", "mine"]);
+        let before = hall.print("mine");
+        hall.asks(&["begin", "mine"]);
+        hall.does("mine", "echo open >> file");
+        die();
+        // Whoever starts next, of whatever kind.
+        site.run(&["true"]).exits(0);
+        assert_eq!(site.remains(), Vec::<String>::new());
+        let lost = format!("lost-{id}");
+        assert!(hall.call(&["snapshots"]).exits(0).out().contains(&lost));
+        assert!(hall.show(&id)["reason"].as_str().unwrap().contains(&lost));
+        hall.asks(&["snapshots", "--rm", "early"]);
+        let again = hall.create(&["--name", "again", "--from", &lost]);
+        assert_eq!(hall.print("again"), before, "all but the open transaction");
+        assert_eq!(hall.exec("again", "cat .env").done().code(), 1, "what is hidden stays hidden");
+        // Once more, over what lies beneath now; and what was committed is not told again.
+        hall.does("again", "echo three >> file");
+        hall.asks(&["commit", "again"]);
+        hall.does("again", "echo four > new");
+        die();
+        let third = hall.create(&["--from", &format!("lost-{again}")]);
+        assert_eq!(hall.does(&third, "cat file new"), "before\none\ntwo\nthree\nfour\n");
+        assert_eq!(hall.diff(&third).len(), 1);
+        hall.asks(&["kill", &third]);
+        assert_eq!(site.read("new"), "four\n");
+        assert_eq!(site.read("file"), "before\none\ntwo\nthree\n");
+        // One that is given up takes its files along, and one that ends leaves none.
+        for session in [&id, &again] {
+            hall.asks(&["kill", session]);
+        }
+        let last = hall.create(&["--layer", "disk"]);
+        hall.does(&last, "echo x > x");
+        hall.asks(&["kill", &last, "--changes", "discard"]);
+        assert_eq!(hall.call(&["snapshots", "--json"]).exits(0).out().trim(), "[]");
+        nothing_is_left(site);
+    });
+}
+
 /// Second by second, adding up to what the kernel counts, and still there when the supervisor is killed.
 #[test]
 fn what_is_used_is_written_down_every_second() {

@@ -68,7 +68,15 @@ fn stays(site: &Site, tier: &str) {
     if hall.can_pause() || tier == "microvm" {
         hall.asks(&["pause", "s"]);
         assert_eq!(hall.show("s")["state"], "paused");
+        // A machine that stands still cannot tell; nothing is lost by asking.
+        let told = hall.call(&["diff", "s", "--brief"]).done();
+        assert!(told.code() == 0 || told.err().contains("session resume"), "{tier}: {}", told.err());
         hall.asks(&["resume", "s"]);
+        hall.asks(&["begin", "s"]);
+        hall.call(&["exec", "-d", "s", "--", "sh", "-c", "while :; do echo x > busy; done"]).exits(0);
+        eventually("it to write", || hall.diff("s").iter().any(|one| one["path"] == "busy").then_some(()));
+        hall.asks(&["rollback", "--force", "s"]);
+        assert_eq!(hall.does("s", "ls"), "file\n", "{tier}");
         let (there, here) = (hall.does("s", "date +%s"), std::time::SystemTime::now());
         let here = here.duration_since(std::time::UNIX_EPOCH).unwrap().as_secs();
         let there: u64 = there.trim().parse().unwrap();

@@ -3,9 +3,10 @@
 use crate::crash::nothing_is_left;
 use crate::live::Hall;
 use crate::{each, site};
-use cofferdam_testkit::{Mode, Site, eventually};
+use cofferdam_testkit::{Mode, Site, eventually, needs_root};
 use rustix::process::{Signal, kill_process};
 use serde_json::Value;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener};
@@ -285,6 +286,126 @@ fn files_do_not_change_under_what_runs() {
         hall.asks(&["pause", "t"]);
         assert!(hall.call(&["begin", "t"]).exits(2).err().contains("resume"));
     }
+}
+
+/// Whoever writes all the time ends before the look that counts: the host gets what is on record, byte by byte, and
+/// nothing that the policy has not seen.
+#[test]
+fn what_is_committed_is_what_is_on_record_whoever_writes_meanwhile() {
+    each(|site| {
+        if !few(site) {
+            return;
+        }
+        let hall = Hall(site);
+        for round in 0..4 {
+            let place: &[&str] = if round % 2 == 0 { &[] } else { &["--layer", "disk"] };
+            let id = hall.create(place);
+            let writer = format!(
+                "mkdir d; n=0; while :; do n=$((n+1)); echo {round}-$n > count; echo $n > d/{round}-$n; done"
+            );
+            hall.call(&["exec", "-d", &id, "--", "sh", "-c", &writer]).exits(0);
+            eventually("it to write", || (hall.exec(&id, "test -s count").done().code() == 0).then_some(()));
+            hall.asks(&["commit", "--force", &id]);
+            let recorded: BTreeMap<String, String> = site
+                .bodies("file.changed")
+                .iter()
+                .filter(|body| body["kind"] == "file")
+                .map(|body| (body["path"].as_str().unwrap().into(), body["digest"].as_str().unwrap().into()))
+                .collect();
+            assert!(recorded.len() > 1, "{recorded:?}");
+            let sums = std::process::Command::new("sha256sum")
+                .args(recorded.keys())
+                .current_dir(site.work())
+                .output()
+                .unwrap();
+            let sums = String::from_utf8(sums.stdout).unwrap();
+            for ((path, digest), line) in recorded.iter().zip(sums.lines()) {
+                assert!(digest.ends_with(line.split(' ').next().unwrap()), "{path}: {line}");
+            }
+            let own = format!("d/{round}-");
+            let made = fs::read_dir(site.work().join("d")).unwrap();
+            let made = made.map(|entry| format!("d/{}", entry.unwrap().file_name().to_string_lossy()));
+            let made: BTreeSet<String> = made.filter(|path| path.starts_with(&own)).collect();
+            let told: BTreeSet<String> = recorded.into_keys().filter(|path| path.starts_with(&own)).collect();
+            assert_eq!(made, told, "what is there is on record");
+            assert_eq!(hall.show(&id)["running"], 0);
+            hall.asks(&["kill", &id]);
+        }
+        nothing_is_left(site);
+    });
+}
+
+#[test]
+fn what_a_policy_refuses_does_not_slip_in_behind_the_look() {
+    each(|site| {
+        if !few(site) {
+            return;
+        }
+        let policy = format!(
+            "[[rule]]\nid = \"all\"\nreason = \"the code\"\neffect = \"allow\"\n\
+             file = {{ path = \"{0}/**\", access = [\"write\", \"delete\"] }}\n\
+             [[rule]]\nid = \"no-ci\"\nreason = \"the pipeline is ours\"\neffect = \"deny\"\n\
+             file = {{ path = \"{0}/ci\", access = [\"write\", \"delete\"] }}\n",
+            site.work().display()
+        );
+        let policy = site.write(site.home().join("p.toml"), policy).to_string_lossy().into_owned();
+        let hall = Hall(site);
+        // Now it is there and now it is not.
+        let flicker = "n=0; while :; do n=$((n+1)); echo $n > ok; echo x > ci; rm ci; done";
+        let id = hall.create(&["--policy", &policy]);
+        let (mut kept, mut refused) = (0, 0);
+        for _ in 0..20 {
+            hall.call(&["exec", "-d", &id, "--", "sh", "-c", flicker]).exits(0);
+            eventually("it to write", || (hall.exec(&id, "test -s ok").done().code() == 0).then_some(()));
+            let done = hall.call(&["commit", "--force", &id]).done();
+            match done.code() {
+                0 => kept += 1,
+                _ => {
+                    assert!(done.err().contains("no-ci"), "{}", done.err());
+                    refused += 1;
+                    hall.asks(&["rollback", "--force", &id]);
+                }
+            }
+            assert!(!site.work().join("ci").exists(), "kept {kept}, refused {refused}");
+        }
+        // A no ends nothing, where what runs can be made to stand still.
+        hall.call(&["exec", "-d", &id, "--", "sh", "-c", "echo x > ci; exec sleep 1000"]).exits(0);
+        eventually("it to write", || (hall.exec(&id, "test -s ci").done().code() == 0).then_some(()));
+        assert!(hall.call(&["commit", "--force", &id]).exits(2).err().contains("no-ci"));
+        assert_eq!(hall.show(&id)["running"], if hall.can_pause() { 1 } else { 0 });
+        hall.asks(&["kill", &id, "--changes", "discard"]);
+        nothing_is_left(site);
+    });
+}
+
+/// Where there is no room for it nothing of it happens, the session goes on, and the record says so.
+#[test]
+fn a_commit_for_which_there_is_no_room_changes_nothing() {
+    if !needs_root("a small file system") {
+        return;
+    }
+    let site = site();
+    let hall = Hall(&site);
+    let work = site.root().join("small");
+    fs::create_dir(&work).unwrap();
+    let shell = |script: &str| {
+        std::process::Command::new("sh").args(["-c", script]).current_dir(site.root()).status().unwrap()
+    };
+    assert!(shell("mount -t tmpfs -o size=2m tmpfs small").success());
+    fs::write(work.join("file"), "before\n").unwrap();
+    let id = hall.create(&["--workdir", work.to_str().unwrap()]);
+    hall.does(&id, "echo after > file; echo x > new; head -c 8000000 /dev/urandom > big");
+    let refused = hall.call(&["commit", &id]).exits(2).err();
+    assert!(refused.contains("No space left") && refused.contains("nothing was changed"), "{refused}");
+    assert_eq!((read(&work.join("file")).as_str(), fs::read_dir(&work).unwrap().count()), ("before\n", 1));
+    let told = site.bodies("session.changed").pop().unwrap();
+    assert!(told["what"] == "commit" && told["detail"].to_string().contains("not done"), "{told}");
+    assert_eq!(hall.does(&id, "cat file; ls; rm big"), "after\nbig\nfile\nnew\n");
+    hall.asks(&["commit", &id]);
+    assert_eq!((read(&work.join("file")), read(&work.join("new"))), ("after\n".into(), "x\n".into()));
+    hall.asks(&["kill", &id]);
+    assert!(shell("umount small").success());
+    nothing_is_left(&site);
 }
 
 /// What holds for a command outside of a transaction holds in it: read from inside, and by trying.

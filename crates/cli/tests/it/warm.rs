@@ -162,3 +162,43 @@ fn what_cannot_be_imported_stops_nobody_and_what_is_no_module_is_refused() {
     let run = site.call(&["run", "--warm", "python:json", "--", "true"]).done();
     assert!(run.code() == 125 && run.err().contains("sessions that stay"), "{}", run.err());
 }
+
+/// The interpreter that is kept is a program that is started, and the policy is asked.
+#[test]
+fn an_interpreter_that_the_policy_forbids_is_not_kept() {
+    let site = crate::site();
+    let hall = Hall(&site);
+    site.write("probe.py", PROBE);
+    let rule = |id: &str, effect: &str, exec: &str| {
+        format!("[[rule]]\nid = \"{id}\"\nreason = \"r\"\neffect = \"{effect}\"\nexec = \"{exec}\"\n")
+    };
+    let policy =
+        |name: &str, text: String| site.write(site.home().join(name), text).to_string_lossy().into_owned();
+    let warm = ["--warm", "python:colorsys"];
+    let script = rule("script", "allow", "python3 probe.py");
+    for (name, text, says) in [
+        ("no.toml", rule("no-python", "deny", "python3 **") + &rule("rest", "allow", "**"), "no-python"),
+        ("only.toml", script.clone(), "no rule"),
+    ] {
+        let policy = policy(name, text);
+        let refused = hall.creating(&[&warm[..], &["--policy", &policy]].concat()).exits(4).err();
+        assert!(refused.contains(says) && refused.contains("not allowed"), "{refused}");
+        // What was tried is on record, and the record is whole.
+        let blocked = site.bodies("blocked");
+        assert_eq!(blocked[0]["argv"], serde_json::json!(["python3", "-c", "import", "colorsys"]));
+        site.call(&["trace", "verify", "latest"]).exits(0);
+        std::fs::remove_dir_all(site.state().join("traces")).unwrap();
+    }
+    // Allowed by its own words, which allow nothing else.
+    let both = policy("both.toml", script.clone() + &rule("kept", "allow", "python3 -c import colorsys"));
+    let id = hall.create(&[&warm[..], &["--policy", &both, "--changes", "discard"]].concat());
+    warmed(&hall, &id);
+    assert_eq!(python(&hall, &id, &["-c", "import colorsys"]).0, 125);
+    // What it comes to forbid later is not kept beyond the next guest, and the session goes on.
+    let later = policy("later.toml", script);
+    hall.call(&["policy", "set", &id, &later]).exits(0);
+    hall.asks(&["begin", &id]);
+    std::thread::sleep(Duration::from_millis(500));
+    assert_eq!(python(&hall, &id, &["probe.py"]).1, "False\n");
+    hall.asks(&["kill", &id]);
+}

@@ -14,6 +14,8 @@ use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use tempfile::TempDir;
 
+const PREFIX: &str = "cofferdam-escape-";
+
 /// Of the credential that a session under a policy has.
 pub(crate) const CREDENTIAL: &str = "escape-probe";
 const VARIABLE: &str = "ESCAPE_PROBE_KEY";
@@ -120,7 +122,8 @@ fn random_word() -> Result<String, EngineError> {
 
 /// Others may pass through it: in a sandbox that root starts, the work dir belongs to another id.
 fn make_root() -> io::Result<TempDir> {
-    let root = tempfile::Builder::new().prefix("cofferdam-escape-").tempdir()?;
+    cofferdam_runtime_process::remove_abandoned(&std::env::temp_dir(), PREFIX);
+    let root = tempfile::Builder::new().prefix(PREFIX).tempdir()?;
     fs::set_permissions(root.path(), Permissions::from_mode(0o755))?;
     for dir in ["home/.ssh", "home/.aws", "home/.config/gh", "home/.cargo", "outside", "state"] {
         fs::create_dir_all(root.path().join(dir))?;

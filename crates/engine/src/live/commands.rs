@@ -214,8 +214,11 @@ impl Holder {
         }
         let written = ended.outputs.iter().filter(|(stream, _)| *stream != Stream::Stdin);
         let output = written.map(|(_, captured)| captured.bytes).sum();
+        let failed = !matches!(ended.exit, Ok(Exit::Code(0)));
         let because =
             reason.map(str::to_owned).or_else(|| ended.limit.as_ref().map(|hit| hit.detail.clone()));
+        let hits = self.limits_hit(Instant::now(), Some(event))?;
+        let because = because.or_else(|| hits.filter(|_| failed));
         let (wall, told) = (ended.usage, self.standing.ended(event, ended));
         let end = End {
             exit: told.as_ref().map(|(exit, _)| *exit).map_err(ToString::to_string),

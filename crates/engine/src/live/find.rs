@@ -32,7 +32,7 @@ impl Engine {
         }
         for info in register::all(&self.home) {
             if !all.contains_key(&info.session) && !self.is_live(&info.session) {
-                all.insert(info.session.clone(), info);
+                all.insert(info.session.clone(), self.with_files(info));
             }
         }
         for summary in self.list_traces(LOOKED_AT)? {
@@ -53,7 +53,7 @@ impl Engine {
             Ok(Reply::Info(info)) => Ok(*info),
             Ok(other) => gone(unexpected(other)),
             Err(error) => match register::find(&self.home, session).filter(|_| !self.is_live(session)) {
-                Some(lost) => Ok(lost),
+                Some(lost) => Ok(self.with_files(lost)),
                 None => gone(error),
             },
         }
@@ -141,6 +141,7 @@ impl Engine {
             Ok(other) => Err(unexpected(other)),
             Err(EngineError::Lost { .. }) => {
                 register::strike(&self.home, session);
+                self.give_up(session);
                 self.housekeeping();
                 Ok(None)
             }

@@ -6,8 +6,8 @@ use super::mail::{Letter, Mailbox, Post, ReplyTo, mailbox, say_last};
 use super::meter::Meter;
 use super::operator::Operator;
 use super::plead::{self, Pleas};
-use super::register;
 use super::shelf::Shelf;
+use super::{register, rescue};
 use crate::control::{Asked, Control, CreateAsked, Desk, Origin, Question, Reply};
 use crate::environment::Caller;
 use crate::error::EngineError;
@@ -19,7 +19,7 @@ use crate::{Engine, browser, nobody, tiers};
 use cofferdam_guest::wire;
 use cofferdam_model::{
     Body, Changes, Counters, ExecInfo, Exit, FileChange, LimitHit, LiveState, SessionChanged, SessionId,
-    SessionInfo, SessionSpec, Span, Usage,
+    SessionInfo, SessionSpec, Usage,
 };
 use cofferdam_runtime::{Base, Begun};
 use rustix::process::Signal;
@@ -65,19 +65,19 @@ pub(super) fn hold(
 }
 
 /// How it came to its end.
-struct Ending {
-    exit: Exit,
-    changes: Option<Changes>,
-    by: String,
+pub(super) struct Ending {
+    pub(super) exit: Exit,
+    pub(super) changes: Option<Changes>,
+    pub(super) by: String,
     /// For those who watch its execs.
-    reason: String,
-    limit: Option<LimitHit>,
-    error: Option<String>,
-    reply: Option<ReplyTo>,
+    pub(super) reason: String,
+    pub(super) limit: Option<LimitHit>,
+    pub(super) error: Option<String>,
+    pub(super) reply: Option<ReplyTo>,
 }
 
 impl Ending {
-    fn by(by: impl Into<String>, reason: impl Into<String>) -> Self {
+    pub(super) fn by(by: impl Into<String>, reason: impl Into<String>) -> Self {
         let (by, reason) = (by.into(), reason.into());
         Self { exit: Exit::Code(0), changes: None, by, reason, limit: None, error: None, reply: None }
     }
@@ -105,7 +105,9 @@ pub(super) struct Holder {
     /// The event that each open transaction began with.
     pub(super) begun: Vec<u64>,
     pub(super) shelf: Shelf,
-    meter: Meter,
+    pub(super) meter: Meter,
+    /// The limits that were last reached, in words.
+    pub(super) hit: Option<(Instant, String)>,
     pub(super) by: String,
     pub(super) durable: bool,
 }
@@ -181,10 +183,13 @@ impl Holder {
             begun: Vec::new(),
             shelf: shelf.clone(),
             meter,
+            hit: None,
             by,
             durable,
         };
-        let opened = holder.open_browser().and_then(|()| holder.keep_warm());
+        let opened = holder.open_browser();
+        let opened = opened.and_then(|()| holder.standing.keep_warm(&mut holder.relay, &holder.spec));
+        let opened = opened.and_then(|()| holder.note_files());
         match opened.and_then(|()| register::enter(&holder.standing.home, &holder.info(Counters::default())))
         {
             Ok(()) => Ok((holder, mailbox)),
@@ -209,6 +214,7 @@ impl Holder {
             }
         };
         register::strike(&home, &session);
+        rescue::forget(&home, &session);
         shelf.let_go(&session);
         over
     }
@@ -278,8 +284,13 @@ impl Holder {
         self.relay.busy().saturating_sub(usize::from(self.browser.is_some())) + driven
     }
 
+    /// Again, for another guest: what the policy has come to forbid meanwhile is on record and not kept, and scripts are
+    /// started anew, or refused, one by one.
     pub(super) fn keep_warm(&mut self) -> Result<(), EngineError> {
-        self.standing.keep_warm(&mut self.relay, &self.spec)
+        match self.standing.keep_warm(&mut self.relay, &self.spec) {
+            Err(EngineError::Unenforceable(_)) => Ok(()),
+            done => done,
+        }
     }
 
     /// The browser, and a door for those outside who drive it.
@@ -289,18 +300,6 @@ impl Holder {
             self.browser_url = Some(browser::door(&egress.handle)?);
         }
         Ok(())
-    }
-
-    pub(super) fn read_meter(&mut self, now: Instant) -> Result<(), EngineError> {
-        self.meter.read(self.state, self.standing.sandbox.counters(), now)
-    }
-
-    fn time_over(&self, after: Duration) -> Ending {
-        let allowed = self.spec.live.ttl.map_or(after, |ttl| ttl.0).as_millis() as u64;
-        let seen = after.as_millis() as u64;
-        let detail = format!("ended: its time was over after {}", Span(Duration::from_millis(seen)));
-        let limit = Some(LimitHit { limit: "ttl".into(), allowed, seen, detail: detail.clone() });
-        Ending { exit: Exit::TimedOut, limit, ..Ending::by("ttl", detail) }
     }
 
     /// Those whose watcher left have had their hint. Says when the next of them is due.
@@ -438,6 +437,8 @@ impl Holder {
     /// Ends everything in good order: nothing runs, all that ran is on record, then changes are decided.
     fn end(mut self, ending: Ending) -> Over {
         let Ending { exit, changes, by, reason, limit, error, reply } = ending;
+        // Its changes are decided on from here.
+        rescue::forget(&self.standing.home, &self.standing.session);
         let counted = self.standing.sandbox.counters();
         let before = (|| {
             if let Some(hit) = limit {

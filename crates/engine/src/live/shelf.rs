@@ -93,11 +93,12 @@ impl Shelf {
         Base { layers: layers.iter().map(|id| self.layer(id).join("upper")).collect(), since: Some(since) }
     }
 
-    /// Removes every layer that nobody needs.
+    /// Removes every layer that nobody needs. None goes while there is a snapshot that cannot be read: it may need any.
     pub(crate) fn sweep(&self) {
         // Held for all of it: nobody comes to need one that is just going.
         let needed = self.needed();
-        let named = self.home_snapshots().into_iter().flat_map(|snapshot| snapshot.layers);
+        let Ok(snapshots) = read(&self.home).into_iter().collect::<Result<Vec<_>, _>>() else { return };
+        let named = snapshots.into_iter().flat_map(|snapshot| snapshot.layers);
         let keep: BTreeSet<SessionId> = needed.values().flatten().cloned().chain(named).collect();
         for entry in fs::read_dir(self.home.frozen_dir()).into_iter().flatten().flatten() {
             let id = entry.file_name().to_str().and_then(|name| name.parse::<SessionId>().ok());
@@ -105,10 +106,6 @@ impl Shelf {
                 cofferdam_runtime_process::remove_layer(&entry.path());
             }
         }
-    }
-
-    fn home_snapshots(&self) -> Vec<Snapshot> {
-        snapshots(&self.home)
     }
 
     /// Whether a snapshot can be called so.
@@ -141,32 +138,59 @@ impl Shelf {
     }
 
     pub(crate) fn remove(&self, name: &str) -> Result<(), EngineError> {
-        find(&self.home, name)?;
-        fs::remove_file(file(&self.home, name)).map_err(failed("remove the snapshot"))?;
+        // One that cannot be read can still go.
+        match is_name(name).then(|| fs::remove_file(file(&self.home, name))) {
+            Some(Ok(())) => {}
+            Some(Err(error)) if error.kind() != io::ErrorKind::NotFound => {
+                return Err(failed("remove the snapshot")(error));
+            }
+            _ => return Err(unknown(name)),
+        }
         self.sweep();
         Ok(())
     }
 }
 
-fn file(home: &Home, name: &str) -> PathBuf {
+pub(super) fn file(home: &Home, name: &str) -> PathBuf {
     home.snapshots_dir().join(format!("{name}.json"))
 }
 
 /// All that there are, by name. What cannot be read is none.
 pub(super) fn snapshots(home: &Home) -> Vec<Snapshot> {
-    let names = fs::read_dir(home.snapshots_dir()).into_iter().flatten().flatten().map(|entry| entry.path());
-    let json = names.filter(|path| path.extension().is_some_and(|extension| extension == "json"));
-    let mut found: Vec<Snapshot> =
-        json.filter_map(|path| serde_json::from_slice(&fs::read(path).ok()?).ok()).collect();
+    let mut found: Vec<Snapshot> = read(home).into_iter().flatten().collect();
     found.sort_by(|one, other| one.name.cmp(&other.name));
     found
 }
 
+fn read(home: &Home) -> Vec<io::Result<Snapshot>> {
+    let entries = match fs::read_dir(home.snapshots_dir()) {
+        Ok(entries) => entries,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Vec::new(),
+        Err(error) => return vec![Err(error)],
+    };
+    let one = |entry: io::Result<fs::DirEntry>| match entry.map(|entry| entry.path()) {
+        Ok(path) if path.extension().is_none_or(|extension| extension != "json") => None,
+        Ok(path) => Some(fs::read(path).and_then(|bytes| Ok(serde_json::from_slice(&bytes)?))),
+        Err(error) => Some(Err(error)),
+    };
+    entries.filter_map(one).collect()
+}
+
 pub(super) fn find(home: &Home, name: &str) -> Result<Snapshot, EngineError> {
-    let found = is_name(name).then(|| fs::read(file(home, name)).ok()).flatten();
-    found.and_then(|bytes| serde_json::from_slice(&bytes).ok()).ok_or_else(|| {
-        EngineError::Declined(format!("there is no snapshot `{name}`; see `cofferdam session snapshots`"))
+    if !is_name(name) {
+        return Err(unknown(name));
+    }
+    let read = fs::read(file(home, name)).and_then(|bytes| Ok(serde_json::from_slice(&bytes)?));
+    read.map_err(|error: io::Error| match error.kind() {
+        io::ErrorKind::NotFound => unknown(name),
+        _ => EngineError::Declined(format!(
+            "the snapshot `{name}` cannot be read ({error}): remove it with `session snapshots --rm {name}`"
+        )),
     })
+}
+
+fn unknown(name: &str) -> EngineError {
+    EngineError::Declined(format!("there is no snapshot `{name}`; see `cofferdam session snapshots`"))
 }
 
 #[cfg(test)]
@@ -200,7 +224,13 @@ mod tests {
             })
             .unwrap();
         assert!(shelf.check_name("kept").is_err() && shelf.check_name("../x").is_err());
+        // Of one that cannot be read nobody knows what it needs.
+        let torn = file(&shelf.home, "torn");
+        fs::write(&torn, "{").unwrap();
         shelf.let_go(&session);
+        assert!(upper(&one).exists() && upper(&two).exists());
+        assert!(find(&shelf.home, "torn").unwrap_err().to_string().contains("--rm torn"));
+        shelf.remove("torn").unwrap();
         assert!(upper(&one).exists() && !upper(&two).exists());
         assert!(shelf.hold(&session, vec![two]).is_err(), "what is gone cannot be had");
         shelf.hold(&session, vec![one.clone()]).unwrap();

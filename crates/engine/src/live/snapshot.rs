@@ -23,6 +23,7 @@ impl Holder {
         let session = self.standing.session.clone();
         let before = self.shelf.held(&session);
         let to = self.shelf.place(&session, &layer)?;
+        self.note_files()?;
         let frozen = self.standing.sandbox.freeze(&to);
         if alive && frozen.is_ok() {
             // It is whole by itself, and the session goes on without it: beside what it began with, only the last is
@@ -37,6 +38,7 @@ impl Holder {
             self.shelf.sweep();
         }
         self.meet_guest()?;
+        self.note_files()?;
         Ok((self.shelf.held(&session), frozen?))
     }
 

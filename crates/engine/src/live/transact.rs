@@ -3,17 +3,24 @@
 //! told what does, or says that it is to end.
 
 use super::holder::Holder;
-use super::plead;
+use super::{plead, rescue};
 use crate::Engine;
 use crate::control::{Question, Reply, asking, unexpected};
 use crate::error::EngineError;
-use cofferdam_model::{Body, Event, FileDifference, LiveState, SessionId, Settled};
+use crate::record::Recorder;
+use crate::standing::Standing;
+use cofferdam_model::{
+    Body, Event, FileChange, FileDifference, LiveState, SessionChanged, SessionId, Settled,
+};
+use cofferdam_policy::Policy;
+use cofferdam_runtime::RuntimeError;
 use cofferdam_trace::Reader;
 use rustix::fs::{MemfdFlags, SeekFrom};
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, BufWriter, Write};
 use std::os::fd::{AsFd, OwnedFd};
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 /// How long whoever has answered may take to be gone.
@@ -91,6 +98,7 @@ impl Holder {
             }
             self.browser = self.standing.start_browser(&mut self.relay, &self.spec)?;
             self.keep_warm()?;
+            self.note_files()?;
         }
         Ok(())
     }
@@ -113,15 +121,7 @@ impl Holder {
         let Some(to) = descriptors.into_iter().next() else {
             return Err(EngineError::Declined("a place for the answer has to come along".into()));
         };
-        let warm = !self.spec.warm.python.is_empty();
-        let halted = !self.is_paused() && (warm || self.is_idle().is_err());
-        if halted {
-            self.standing.sandbox.pause()?;
-        }
-        let found = self.standing.sandbox.difference(texts);
-        if halted {
-            self.standing.sandbox.resume()?;
-        }
+        let found = self.look(texts);
         let mut to = BufWriter::new(File::from(to));
         let mut room = TEXTS;
         for mut difference in found? {
@@ -139,6 +139,30 @@ impl Holder {
         to.flush().map_err(failed)
     }
 
+    /// What there is at a moment. Where nothing can be made to stand still, the interpreter that is kept goes for it and
+    /// comes again; and a browser, which has no business with the work dir, goes on.
+    fn look(&mut self, texts: bool) -> Result<Vec<FileDifference>, EngineError> {
+        let warm = !self.spec.warm.python.is_empty();
+        let idle = self.is_paused() || self.is_idle().is_ok();
+        let found = self.standing.sandbox.difference(texts, warm || self.browser.is_some() || !idle);
+        match found {
+            Err(RuntimeError::Refused { .. }) if idle && self.browser.is_some() => {
+                Ok(self.standing.sandbox.difference(texts, false)?)
+            }
+            Err(RuntimeError::Refused { .. }) if warm && !self.is_paused() => {
+                self.relay.let_cool()?;
+                let found = self.is_idle().map(|()| self.standing.sandbox.difference(texts, true));
+                self.keep_warm()?;
+                Ok(found??)
+            }
+            Err(RuntimeError::Refused { what, .. }) if !idle => Err(EngineError::Unenforceable(format!(
+                "refused: changes are not told while something runs that cannot be made to stand still: {what}; \
+                 wait until it has ended, or end it with `session kill --exec`"
+            ))),
+            found => Ok(found?),
+        }
+    }
+
     pub(super) fn settle(&mut self, keep: bool, force: bool, by: &str) -> Result<Settled, EngineError> {
         self.make_ready(force, by)?;
         let what = if keep { "commit" } else { "rollback" };
@@ -153,43 +177,68 @@ impl Holder {
         }
         // On record before anything of it happens.
         self.changed(what, by, detail)?;
-        let settled = self.standing.sandbox.settle(keep);
+        let settled = self.standing.sandbox.settle(keep, &mut |_| Ok(()));
         self.meet_guest()?;
         settled?;
         self.begun.pop();
         Ok(Settled { kept: keep, depth: self.standing.sandbox.depth(), host: None, effects, more })
     }
 
-    /// The session's own: onto the host's work dir, or away. It goes on with nothing done yet.
+    /// The session's own: onto the host's work dir, or away. It goes on with nothing done yet. What is judged and on
+    /// record is what is kept, whatever ran: the look that counts is the one after it has ended.
     fn settle_all(&mut self, keep: bool, what: &str, by: &str) -> Result<Settled, EngineError> {
-        let found = self.standing.sandbox.difference(false)?;
-        let changes: Vec<_> = found.into_iter().map(|difference| difference.change).collect();
-        if let Some(policy) =
-            self.standing.egress.as_ref().filter(|_| keep).map(|egress| egress.handle.policy())
-        {
-            let refused = |change| crate::standing::refused(&policy, &self.standing.shown_at, change);
-            if let Some((change, why)) = changes.iter().find_map(|change| Some((change, refused(change)?))) {
-                let path = &change.path;
-                return Err(EngineError::Declined(format!(
-                    "{path} is not to be kept ({why}): undo it inside, or roll back"
-                )));
-            }
+        let policy = self.standing.egress.as_ref().filter(|_| keep).map(|egress| egress.handle.policy());
+        if let Some(policy) = &policy {
+            self.foresee(policy)?;
         }
         let (effects, more) = if keep { Default::default() } else { self.effects()? };
-        self.changed(what, by, "the session's own changes".into())?;
-        for change in &changes {
-            self.standing.recorder.append(None, &Body::FileChanged(change.clone()))?;
-        }
-        self.standing.recorder.checkpoint()?;
-        let settled = self.standing.sandbox.settle(keep);
+        rescue::forget(&self.standing.home, &self.standing.session);
+        let Standing { sandbox, recorder, shown_at, .. } = &mut self.standing;
+        let (mut changes, mut refused) = (Vec::new(), None);
+        let settled = sandbox.settle(keep, &mut |found| {
+            changes = found.to_vec();
+            let agreed =
+                judged(policy.as_deref(), shown_at, found).and_then(|()| announce(recorder, what, by, found));
+            agreed.map_err(|error| {
+                let text = error.to_string();
+                refused = Some(error);
+                RuntimeError::Refused { what: text, fix: "nothing was changed".into() }
+            })
+        });
         self.meet_guest()?;
-        let decided = crate::standing::decided(keep, by, &changes, settled?.skipped);
+        if let Some(error) = refused {
+            return Err(error);
+        }
+        let committed = match settled {
+            Ok(committed) => committed,
+            Err(error) => {
+                self.changed(what, by, format!("not done: {error}"))?;
+                return Err(error.into());
+            }
+        };
+        let decided = crate::standing::decided(keep, by, &changes, committed.skipped);
         // The work dir holds all of it now; what was done to an image still lies beside it.
         if keep && self.standing.image.is_none() {
             self.shelf.let_go(&self.standing.session);
+            self.note_files()?;
         }
         self.standing.recorder.append(None, &Body::ChangesDecided(decided.clone()))?;
         Ok(Settled { kept: keep, depth: 0, host: Some(decided), effects, more })
+    }
+
+    /// What the policy has against it is said before anything is ended for it, where it can be seen.
+    fn foresee(&mut self, policy: &Policy) -> Result<(), EngineError> {
+        if !crate::standing::speaks_of_files(policy) {
+            return Ok(());
+        }
+        match self.standing.sandbox.difference(false, true) {
+            Ok(found) => {
+                let found: Vec<_> = found.into_iter().map(|difference| difference.change).collect();
+                judged(Some(policy), &self.standing.shown_at, &found)
+            }
+            Err(RuntimeError::Refused { .. }) => Ok(()),
+            Err(error) => Err(error.into()),
+        }
     }
 
     /// What left since the innermost transaction began: it cannot be taken back.
@@ -204,6 +253,29 @@ impl Holder {
         }
         Ok(effects.told())
     }
+}
+
+/// All of it, or none.
+fn judged(policy: Option<&Policy>, shown_at: &Path, changes: &[FileChange]) -> Result<(), EngineError> {
+    let Some(policy) = policy else { return Ok(()) };
+    let refused = |change| crate::standing::refused(policy, shown_at, change);
+    match changes.iter().find_map(|change| Some((&change.path, refused(change)?))) {
+        Some((path, why)) => Err(EngineError::Declined(format!(
+            "{path} is not to be kept ({why}): undo it inside, or roll back"
+        ))),
+        None => Ok(()),
+    }
+}
+
+/// On record, and signed, before anything of it happens.
+fn announce(recorder: &Recorder, what: &str, by: &str, changes: &[FileChange]) -> Result<(), EngineError> {
+    let detail = "the session's own changes".into();
+    let body = SessionChanged { what: what.into(), by: by.into(), detail };
+    recorder.append(None, &Body::SessionChanged(body))?;
+    for change in changes {
+        recorder.append(None, &Body::FileChanged(change.clone()))?;
+    }
+    recorder.checkpoint()
 }
 
 /// Requests that left and tools that were called, each once, by the event that says so.

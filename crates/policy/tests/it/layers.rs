@@ -1,7 +1,7 @@
 //! Policies on top of each other: a lower one can only narrow.
 
 use crate::{decide, policy, rule, told};
-use cofferdam_policy::{Class, GuardAction, Policy};
+use cofferdam_policy::{Action, Class, Exec, GuardAction, Policy};
 
 #[test]
 fn both_must_allow() {
@@ -81,4 +81,25 @@ fn only_the_operator_says_where_a_host_is_reached() {
     let alert = policy("[[alert]]\nid = \"a\"\nto = \"syslog\"");
     let refused = alert.require_no_operator_tables().unwrap_err().to_string();
     assert_eq!(refused, "1:1: alert: only the operator may write this table; take it out");
+}
+
+/// A layer that says nothing of a kind of action leaves it to the others, and takes nothing back that they say.
+#[test]
+fn silence_neither_forbids_nor_allows() {
+    let silent = policy(&rule("hosts", "allow", "host = \"a.com\""));
+    let speaks = policy(&format!(
+        "{}{}",
+        rule("no-rm", "deny", "exec = \"rm **\""),
+        rule("rest", "allow", "exec = \"**\"")
+    ));
+    let on = |policy: &Policy, argv: &[&str]| {
+        policy.rules_on(&Action::Exec(Exec { argv, cwd: None })).map(|decision| told(&decision))
+    };
+    assert_eq!(on(&silent, &["rm"]), None);
+    for both in [Policy::layer(&silent, &speaks), Policy::layer(&speaks, &silent)] {
+        assert_eq!(on(&both, &["rm", "-r"]).as_deref(), Some("deny no-rm"));
+        assert_eq!(on(&both, &["ls"]).as_deref(), Some("allow rest"));
+    }
+    let narrow = policy(&rule("ls", "allow", "exec = \"ls\""));
+    assert_eq!(on(&Policy::layer(&speaks, &narrow), &["cat"]).as_deref(), Some("deny -"));
 }

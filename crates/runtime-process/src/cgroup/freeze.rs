@@ -60,6 +60,10 @@ impl Groups {
         Ok(())
     }
 
+    pub(crate) fn is_frozen(&self) -> bool {
+        self.frozen
+    }
+
     pub(crate) fn thaw(&mut self) {
         if std::mem::take(&mut self.frozen)
             && let Some(group) = self.group(Controller::Freezer)

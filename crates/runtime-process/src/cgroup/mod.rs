@@ -49,6 +49,8 @@ pub(crate) struct Wanted {
     pub(crate) memory: Option<Bytes>,
     pub(crate) pids: Option<u32>,
     pub(crate) cpu: Option<Cores>,
+    /// Beside everybody's 100.
+    pub(crate) share: Option<u32>,
     /// Nothing is limited by it: it can be stopped, and is counted.
     pub(crate) pausable: bool,
 }
@@ -58,7 +60,7 @@ impl Wanted {
         let wanted = [
             (Controller::Memory, self.memory.is_some()),
             (Controller::Pids, self.pids.is_some()),
-            (Controller::Cpu, self.cpu.is_some()),
+            (Controller::Cpu, self.cpu.is_some() || self.share.is_some()),
             (Controller::Freezer, self.pausable),
             (Controller::Account, self.pausable),
         ];
@@ -78,6 +80,15 @@ pub(crate) struct Group {
     pub(crate) version: Version,
     pub(crate) path: PathBuf,
     pub(crate) controllers: Vec<Controller>,
+}
+
+/// How often limits were reached when that was last told.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Told {
+    killed: u64,
+    refused: u64,
+    /// Whether the scratch space was full of bytes, or of files.
+    pub(crate) full: [bool; 2],
 }
 
 /// All groups of a session. Made empty of processes; removed when the last one is gone.
@@ -154,17 +165,22 @@ impl Groups {
         }
     }
 
-    /// Limits that were reached, with how often.
-    pub(crate) fn hits(&self, wanted: &Wanted) -> Vec<LimitHit> {
+    /// Limits that were reached since they were last told, with how often.
+    pub(crate) fn hits(&self, wanted: &Wanted, told: &mut Told) -> Vec<LimitHit> {
         let mut hits = Vec::new();
+        let since = |count: Option<u64>, told: &mut u64| {
+            let now = count?;
+            let before = std::mem::replace(told, now);
+            (now > before).then(|| now - before)
+        };
         let count = |controller, v1: (&str, &str), v2: (&str, &str)| {
             let group = self.group(controller)?;
             let (file, key) = if group.version == Version::V1 { v1 } else { v2 };
-            keyed(&group.path.join(file), key).filter(|&n| n > 0)
+            keyed(&group.path.join(file), key)
         };
         let killed =
             count(Controller::Memory, ("memory.oom_control", "oom_kill"), ("memory.events", "oom_kill"));
-        if let (Some(times), Some(limit)) = (killed, wanted.memory) {
+        if let (Some(times), Some(limit)) = (since(killed, &mut told.killed), wanted.memory) {
             hits.push(LimitHit {
                 limit: "memory".into(),
                 allowed: limit.0,
@@ -173,7 +189,7 @@ impl Groups {
             });
         }
         let refused = count(Controller::Pids, ("pids.events", "max"), ("pids.events", "max"));
-        if let (Some(times), Some(limit)) = (refused, wanted.pids) {
+        if let (Some(times), Some(limit)) = (since(refused, &mut told.refused), wanted.pids) {
             hits.push(LimitHit {
                 limit: "pids".into(),
                 allowed: limit.into(),
@@ -256,6 +272,7 @@ mod tests {
             memory: Some(Bytes(1 << 20)),
             pids: Some(7),
             cpu: Some(Cores { milli: 1500 }),
+            share: Some(250),
             pausable: false,
         };
         let mut groups = Groups::place(&v2_host(dir.path()), "s", &wanted);
@@ -267,9 +284,14 @@ mod tests {
         assert_eq!(read("memory.swap.max"), "0");
         assert_eq!(read("pids.max"), "7");
         assert_eq!(read("cpu.max"), "150000 100000");
+        assert_eq!(read("cpu.weight"), "250");
         fs::write(dir.path().join("s/memory.events"), "low 0\noom 1\noom_kill 2\n").unwrap();
         fs::write(dir.path().join("s/memory.peak"), "1048570\n").unwrap();
-        assert_eq!(groups.hits(&wanted)[0].detail, "killed: memory limit 1 MiB (2 processes)");
+        let mut told = Told::default();
+        assert_eq!(groups.hits(&wanted, &mut told)[0].detail, "killed: memory limit 1 MiB (2 processes)");
+        assert!(groups.hits(&wanted, &mut told).is_empty(), "it was told");
+        fs::write(dir.path().join("s/memory.events"), "low 0\noom 1\noom_kill 3\n").unwrap();
+        assert_eq!(groups.hits(&wanted, &mut told)[0].detail, "killed: memory limit 1 MiB (1 processes)");
     }
 
     #[test]

@@ -25,9 +25,15 @@ pub(super) fn set(path: &Path, controller: Controller, wanted: &Wanted) -> io::R
         Controller::Freezer | Controller::Account => Ok(()),
         Controller::Pids => write("pids.max", wanted.pids.unwrap_or(u32::MAX).to_string()),
         Controller::Cpu => {
-            let milli = wanted.cpu.map_or(1000, |cores| cores.milli);
-            write("cpu.cfs_period_us", "100000".into())?;
-            write("cpu.cfs_quota_us", (u64::from(milli) * 100).to_string())
+            if let Some(cores) = wanted.cpu {
+                write("cpu.cfs_period_us", "100000".into())?;
+                write("cpu.cfs_quota_us", (u64::from(cores.milli) * 100).to_string())?;
+            }
+            match wanted.share {
+                // Here everybody has 1024.
+                Some(share) => write("cpu.shares", (u64::from(share) * 1024 / 100).max(2).to_string()),
+                None => Ok(()),
+            }
         }
     }
 }

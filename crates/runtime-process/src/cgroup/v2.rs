@@ -23,8 +23,13 @@ pub(super) fn set(path: &Path, controller: Controller, wanted: &Wanted) -> io::R
         Controller::Freezer | Controller::Account => Ok(()),
         Controller::Pids => write("pids.max", wanted.pids.map_or_else(|| "max".into(), |n| n.to_string())),
         Controller::Cpu => {
-            let milli = wanted.cpu.map_or(1000, |cores| cores.milli);
-            write("cpu.max", format!("{} 100000", u64::from(milli) * 100))
+            if let Some(cores) = wanted.cpu {
+                write("cpu.max", format!("{} 100000", u64::from(cores.milli) * 100))?;
+            }
+            match wanted.share {
+                Some(share) => write("cpu.weight", share.to_string()),
+                None => Ok(()),
+            }
         }
     }
 }

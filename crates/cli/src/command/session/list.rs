@@ -106,7 +106,11 @@ pub(super) fn one(engine: &Engine, session: &SessionId, output: &Output) -> Resu
 
 /// What was written down so far.
 pub(crate) fn usage_words(total: &UsageTotal) -> String {
-    let whole = |us: u64| Span(Duration::from_secs(us / 1_000_000));
+    // Of a short one the parts of a second matter.
+    let whole = |us: u64| match us {
+        ..10_000_000 => Span(Duration::from_millis(us / 1_000)),
+        _ => Span(Duration::from_secs(us / 1_000_000)),
+    };
     let held = total.memory_mib_ms as f64 / 1024e3;
     let paused =
         if total.paused_us > 0 { format!(" ({} paused)", whole(total.paused_us)) } else { String::new() };
