@@ -122,6 +122,9 @@ kept = []
 def handed(count, message=b"", after=None, wait=False, hold=False):
     """Hands over one that is slow to close and has no other owner then: who made it has ended, and is not held up."""
     def rights(fds): return [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", fds))]
+    # It is not heard before those who stand before it have gone: by then nobody else has what it hands over.
+    before = [socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) for _ in range(20)]
+    for one in before: one.connect("\0cofferdam-sudo")
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as s:
         s.connect("\0cofferdam-sudo")
         listener = socket.create_server(("127.0.0.1", 0))
@@ -141,6 +144,7 @@ def handed(count, message=b"", after=None, wait=False, hold=False):
         # Nobody takes what was sent to it.
         kept.extend((listener, listener.accept()[0]))
         os.waitpid(child, 0)
+        for one in before: one.close()
         if hold: kept.append(s.dup())
         return s.recv(4096) if wait else None
 def question(*argv):

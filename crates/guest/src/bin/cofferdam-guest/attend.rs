@@ -1,6 +1,6 @@
 //! Who attends to one asker, in a process of its own: accepts it, takes its question and its descriptors, has the first
-//! process pass the question on, and turns into the command that is granted, with those descriptors. A second process
-//! stays behind: it passes on what the asker still says, and tells it the end.
+//! process pass the question on, and turns into the command that is granted, with those descriptors. A second process,
+//! which has none of them, stays behind: it passes on what the asker still says, and tells it the end.
 //!
 //! What an asker hands over may be anything: a socket that takes minutes to close, a file of a server that does not
 //! answer. So the first process never has any of it, nor the socket on which it comes. Who is held up by it is the one
@@ -51,6 +51,7 @@ pub(crate) fn run(ready: Result<(), Failure>) -> u8 {
 
 fn attend() -> Result<(), Errno> {
     let asker = accept_with(DOOR, SocketFlags::CLOEXEC)?;
+    let go = stay_behind(&asker)?;
     // From now on the next one may be let in.
     say(Kind::Hello, 0, &Hello { pid: 0 })?;
     // Never closed, whatever comes: what takes its time to be closed takes none when a process ends.
@@ -60,7 +61,7 @@ fn attend() -> Result<(), Errno> {
         let _: ManuallyDrop<Vec<OwnedFd>> = ManuallyDrop::new(others);
         Errno::INVAL
     })?;
-    let stdio = ManuallyDrop::new(Some(stdio));
+    let stdio = ManuallyDrop::new(stdio);
     let who = socket_peercred(&asker)?;
     let Some(request) = Request::decode(&question) else {
         tell(asker.as_fd(), &Answer::Denied(b"that is no question"));
@@ -79,7 +80,7 @@ fn attend() -> Result<(), Errno> {
             tell(asker.as_fd(), &Answer::Denied(deny.why));
             Ok(())
         }
-        Ok(ToGuest::Grant(grant)) => become_command(&grant.exec, asker, stdio),
+        Ok(ToGuest::Grant(grant)) => become_command(&grant.exec, &go, &stdio),
         _ => Err(Errno::BADMSG),
     }
 }
@@ -159,18 +160,12 @@ fn tell(asker: BorrowedFd<'_>, answer: &Answer<'_>) {
 }
 
 /// Returns only where that fails, of which the first process has heard then.
-fn become_command(
-    exec: &wire::Exec<'_>,
-    asker: OwnedFd,
-    mut stdio: ManuallyDrop<Option<Stdio>>,
-) -> Result<(), Errno> {
-    let failed = |step| move |errno| Failure { step, errno };
-    let behind = stay_behind(asker, &mut stdio);
-    // Not before: only this process has it from now on, and its end says that the command has begun.
+fn become_command(exec: &wire::Exec<'_>, go: &OwnedFd, stdio: &Stdio) -> Result<(), Errno> {
+    // That nobody has it any more is how it is heard that the command has begun.
     let status = rustix::io::fcntl_dupfd_cloexec(STATUS, 3)?;
-    let failure = match behind {
-        Ok(()) => stdio.as_ref().map_or(failed(Step::Stdio)(Errno::BADF), |stdio| turn_into(exec, stdio)),
-        Err(errno) => failed(Step::Fork)(errno),
+    let failure = match rustix::io::write(go, b"g") {
+        Ok(_) => turn_into(exec, stdio),
+        Err(errno) => Failure { step: Step::Stdio, errno },
     };
     let _ = rustix::io::write(&status, &encode(failure));
     Err(failure.errno)
@@ -194,22 +189,36 @@ fn turn_into(exec: &wire::Exec<'_>, [stdin, stdout, stderr]: &Stdio) -> Failure 
     })
 }
 
-/// Leaves a process with the asker, in a session of its own: what is sent to the command's is not for it.
-fn stay_behind(asker: OwnedFd, stdio: &mut Option<Stdio>) -> Result<(), Errno> {
-    let (apart, set) = pipe_with(PipeFlags::CLOEXEC)?;
+/// Leaves a process with the asker, before there is anything that it would have to close. It begins when it is told to by
+/// what this returns, and ends where that is closed without a word.
+fn stay_behind(asker: &OwnedFd) -> Result<OwnedFd, Errno> {
+    let ((wait, go), (apart, set)) = (pipe_with(PipeFlags::CLOEXEC)?, pipe_with(PipeFlags::CLOEXEC)?);
+    let mut go = Some(go);
     spawn::split(|| {
+        drop(go.take());
         let settled = settle_apart();
-        // While the other still has them: only who closes the last one of something can be held up by it.
-        drop(stdio.take());
         drop(set);
-        u8::from(settled.and_then(|()| pass_on(&asker)).is_err())
+        let told = settled.and_then(|()| read_one(&wait));
+        u8::from(told.and_then(|()| pass_on(asker)).is_err())
     })?;
-    let mut word = [0];
-    while let Err(Errno::INTR) = rustix::io::read(&apart, &mut word) {}
-    Ok(())
+    // What is sent to the command's process group is not for it: from now on it has its own.
+    let _ = read_one(&apart);
+    go.ok_or(Errno::BADF)
 }
 
-/// With the line alone: that nobody has the other pipe any more is how it is heard that the command has begun.
+fn read_one(pipe: &OwnedFd) -> Result<(), Errno> {
+    let mut word = [0];
+    loop {
+        match rustix::io::read(pipe, &mut word) {
+            Ok(1) => return Ok(()),
+            Ok(_) => return Err(Errno::PIPE),
+            Err(Errno::INTR) => (),
+            Err(errno) => return Err(errno),
+        }
+    }
+}
+
+/// With the line alone, in a session of its own.
 fn settle_apart() -> Result<(), Errno> {
     rustix::process::setsid()?;
     let null = rustix::fs::open(c"/dev/null", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())?;
