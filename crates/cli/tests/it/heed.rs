@@ -45,3 +45,23 @@ fn a_guest_that_does_nothing_any_more_is_ended_with_its_sandbox() {
         nothing_is_left(site);
     });
 }
+
+/// Time in which nothing can run counts for no limit, however long it is.
+#[test]
+fn a_time_limit_stands_still_while_its_session_is_paused() {
+    each(|site| {
+        let hall = Hall(site);
+        if !hall.can_pause() {
+            return;
+        }
+        let id = hall.create(&["--changes", "discard"]);
+        let script = "touch begun; while ! test -e go; do sleep 0.1; done; echo through";
+        let limited = hall.call(&["exec", "--timeout", "10s", &id, "--", "sh", "-c", script]).start();
+        hall.exec(&id, "while ! test -e begun; do sleep 0.1; done").exits(0);
+        hall.call(&["pause", &id]).exits(0);
+        std::thread::sleep(std::time::Duration::from_secs(11));
+        hall.call(&["resume", &id]).exits(0);
+        hall.exec(&id, "touch go").exits(0);
+        assert_eq!(limited.finish().exits(0).out(), "through\n");
+    });
+}

@@ -199,3 +199,19 @@ fn commands_by_sudo_leave_room_for_others() {
         assert_eq!(hall.exec(&id, "echo on").exits(0).out(), "on\n");
     });
 }
+
+/// What they begin is as any process that a command leaves behind: a session that does nothing else is idle.
+#[test]
+fn commands_by_sudo_keep_no_session_busy() {
+    each(|site| {
+        let Some(hall) = hall_of(site).filter(Hall::can_pause) else { return };
+        let id = hall.create(&["--profile", "box", "--sudo", "--idle", "200ms"]);
+        let leave =
+            "setsid sudo sleep 1000 > /dev/null 2>&1 & while ! grep -q sleep /proc/[0-9]*/comm; do :; done";
+        hall.exec(&id, leave).exits(0);
+        cofferdam_testkit::eventually("it to be idle", || {
+            (hall.show(&id)["state"] == "idle-paused").then_some(())
+        });
+        assert_eq!(hall.exec(&id, "grep -l sleep /proc/[0-9]*/comm | wc -l").exits(0).out(), "1\n");
+    });
+}
