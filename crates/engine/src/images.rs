@@ -140,7 +140,10 @@ impl Engine {
         match fs::rename(making, &dir) {
             Ok(()) => Ok(digest),
             // Somebody has it already, from wherever.
-            Err(_) if dir.join("image.json").is_file() => Ok(digest),
+            Err(_) if dir.join("image.json").is_file() => {
+                let _ = self::lock(&dir).map(|lock| note_use(&lock));
+                Ok(digest)
+            }
             Err(error) => Err(failed("put the image in its place")(error)),
         }
     }
@@ -173,8 +176,10 @@ impl Engine {
     fn read_image(&self, digest: &Digest, names: &BTreeMap<Digest, Vec<ImageName>>) -> Option<ImageInfo> {
         let dir = self.image_dir(digest);
         let info: ImageInfo = serde_json::from_slice(&fs::read(dir.join("image.json")).ok()?).ok()?;
-        let in_use = lock(&dir).is_ok_and(|lock| is_held(&lock));
-        Some(ImageInfo { names: names.get(digest).cloned().unwrap_or_default(), in_use, ..info })
+        let lock = lock(&dir).ok();
+        let in_use = lock.as_ref().is_some_and(is_held);
+        let used_us = lock.as_ref().and_then(used_us).unwrap_or(info.created_us);
+        Some(ImageInfo { names: names.get(digest).cloned().unwrap_or_default(), in_use, used_us, ..info })
     }
 
     /// By a name, a digest, or the beginning of one.
@@ -263,6 +268,7 @@ impl Engine {
         if !held || inode(lock.metadata()) != inode(fs::metadata(dir.join("lock"))) {
             return Err(gone());
         }
+        note_use(&lock);
         let info = self.read_image(&digest, &self.image_names()).ok_or_else(gone)?;
         let name = info.names.first().map_or_else(|| short(&digest), |name| name.to_string());
         let root = Root {
@@ -359,6 +365,7 @@ fn info(imported: Imported, source: String) -> ImageInfo {
         runs_as: imported.runs_as,
         notes: imported.notes,
         in_use: false,
+        used_us: 0,
     }
 }
 
@@ -384,6 +391,16 @@ fn write_whole(path: &Path, making: &Path, bytes: &[u8]) -> io::Result<()> {
 
 fn lock(dir: &Path) -> io::Result<File> {
     OpenOptions::new().read(true).open(dir.join("lock"))
+}
+
+/// By the time of its lock. Who cannot note it only makes it look older than it is.
+fn note_use(lock: &File) {
+    let _ = lock.set_modified(std::time::SystemTime::now());
+}
+
+fn used_us(lock: &File) -> Option<u64> {
+    let used = lock.metadata().ok()?.modified().ok()?;
+    Some(used.duration_since(std::time::UNIX_EPOCH).ok()?.as_micros() as u64)
 }
 
 fn is_held(lock: &File) -> bool {

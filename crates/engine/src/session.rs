@@ -18,8 +18,8 @@ use crate::tiers;
 use crate::tools::{Toolbox, Whose};
 use cofferdam_guest::wire;
 use cofferdam_model::{
-    Body, ChangesDecided, EnforcementReport, Exit, FileChange, LayerPlace, RawPath, SessionId, SessionSpec,
-    SessionStarted, Tier, Usage,
+    Body, ChangesDecided, EnforcementReport, Exit, FileChange, LayerPlace, RawPath, SessionChanged,
+    SessionId, SessionSpec, SessionStarted, Tier, Usage,
 };
 use cofferdam_runtime::{Backend, Base, Begun, Network, RuntimeError, Sandbox, SandboxSpec, ShownFile};
 use cofferdam_runtime_process::Early;
@@ -474,7 +474,12 @@ fn command(
             }
             _ => {}
         }
-        if turn.gone {
+        if let Some(unheeded) = turn.unheeded {
+            let body =
+                SessionChanged { what: "kill".into(), by: "watchdog".into(), detail: unheeded.reason() };
+            standing.recorder.append(None, &Body::SessionChanged(body))?;
+        }
+        if turn.gone || turn.unheeded.is_some() {
             turn.ended.extend(relay.leave(false));
         }
         let mut own = None;

@@ -103,6 +103,9 @@ pub struct ImageInfo {
     /// owners that no sandbox has.
     pub notes: ImageNotes,
     pub in_use: bool,
+    /// When a session had it last, or somebody took it in.
+    #[serde(default)]
+    pub used_us: u64,
 }
 
 /// Somebody of an image's.

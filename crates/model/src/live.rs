@@ -345,6 +345,10 @@ pub struct PoolKind {
     pub users: crate::UserMode,
     /// Whether something may leave it, by a policy.
     pub egress: bool,
+    /// Whether there is a `sudo` in it.
+    pub sudo: bool,
+    /// Whether the work dir is to stand where the inside's user is at home.
+    pub at_home: bool,
     pub ready: usize,
 }
 

@@ -177,8 +177,7 @@ pub(crate) fn gather_over(
         passwd,
         gitconfig,
         root: None,
-        // Where a registry says which programs there are, this is none of them.
-        sudo: (spec.sudo && spec.programs.is_none()).then(sudo),
+        sudo: wants_sudo(spec).then(sudo),
     };
     rooted::furnish(layout, spec, users)
 }
@@ -213,11 +212,16 @@ pub(crate) fn skeleton(host: Host, spec: &SandboxSpec, users: &Users) -> Layout 
 
 /// All that can be known of one that waits for a session: what is shown of the host, but no work dir.
 pub(crate) fn unbound(spec: &SandboxSpec, users: &Users) -> Layout {
+    let made = skeleton(Host::look(spec, users), spec, users);
+    // Where the work dir is to be the home, that has nothing of its own.
+    let apart = spec.shown_at.is_none() || spec.shown_at != made.home;
     Layout {
         proc_read_only: existing("/proc", PROC_READ_ONLY),
         proc_masked: existing("/proc", PROC_MASKED),
-        toolchains: toolchains(&spec.home, &spec.path, users),
-        ..skeleton(Host::look(spec, users), spec, users)
+        toolchains: if apart { toolchains(&spec.home, &spec.path, users) } else { Vec::new() },
+        sudo: wants_sudo(spec).then(sudo),
+        home: made.home.clone().filter(|_| apart),
+        ..made
     }
 }
 
@@ -225,13 +229,15 @@ impl Layout {
     /// Whether what was made for that one is what this one wants.
     pub(crate) fn has_been_made_as(&self, made: &Self) -> bool {
         let host = |l: &Self| (l.system.clone(), l.var.clone(), l.etc_masked.clone(), l.passwd.clone());
-        let own = |l: &Self| (l.home.clone(), l.toolchains.clone(), l.gitconfig.clone(), l.root_home);
+        let own = |l: &Self| {
+            (l.home.clone(), l.toolchains.clone(), l.gitconfig.clone(), l.root_home, l.sudo.clone())
+        };
         let proc = |l: &Self| (l.proc_read_only.clone(), l.proc_masked.clone());
         // Whose files they are inside is decided by whose the work dir is.
         let theirs = |l: &Self| -> Vec<bool> {
             l.toolchains.iter().map(|shown| shown.owner == l.workdir_owner).collect()
         };
-        let plain = self.programs.is_none() && self.root.is_none() && self.sudo.is_none();
+        let plain = self.programs.is_none() && self.root.is_none();
         let mapped = !rustix::process::geteuid().is_root() || theirs(self) == theirs(made);
         plain && mapped && host(self) == host(made) && own(self) == own(made) && proc(self) == proc(made)
     }
@@ -305,6 +311,11 @@ fn system() -> Vec<System> {
         }
     };
     SYSTEM.iter().filter_map(one).collect()
+}
+
+/// Where a registry says which programs there are, this is none of them.
+fn wants_sudo(spec: &SandboxSpec) -> bool {
+    spec.sudo && spec.programs.is_none()
 }
 
 /// Before all others in anybody's search path, where the host has that.

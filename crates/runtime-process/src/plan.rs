@@ -205,6 +205,7 @@ pub(crate) fn confinement(d: &Decided<'_>) -> Vec<Op> {
 /// under everything but the rules on files, and waits.
 pub(crate) fn ahead(d: &Decided<'_>) -> Vec<Op> {
     let mut ops = Vec::with_capacity(80);
+    sudo::add(d, &mut ops);
     ops.push(Op::KeepPlace);
     scene::proc(d, &mut ops);
     scene::home(d, &mut ops);

@@ -95,7 +95,7 @@ pub(crate) fn check(m: &mut Making, spec: &SandboxSpec) -> Result<(), Failure> {
     let (users, made) = chosen(m)?;
     let wanted = layout::gather(spec, users)?;
     let depth = |path: &std::path::Path| path.components().count();
-    let beneath_home = wanted.home.as_ref().is_some_and(|home| depth(home) <= depth(&wanted.shown_at));
+    let beneath_home = wanted.home.as_ref().is_none_or(|home| depth(home) <= depth(&wanted.shown_at));
     if !wanted.has_been_made_as(made) || !beneath_home {
         return Err(misfit("it shows other files of the host"));
     }

@@ -2,6 +2,7 @@
 //! also holds the sessions: there is no second one. Nothing here prints; what is to be told is handed to the caller.
 
 mod app;
+mod asked;
 mod auth;
 mod body;
 mod build;

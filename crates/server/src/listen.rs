@@ -1,9 +1,11 @@
 //! Connections: taken, bounded in number, and ended when they only hold a place. A connection may rest as long as the
 //! SDKs rest theirs; but who has begun a request has to finish its head in time.
 
+use crate::asked::Whole;
 use crate::serve::Door;
 use axum::body::Body;
 use bytes::Bytes;
+use http::header::{CONNECTION, EXPECT, HeaderValue};
 use http::{Request, Response, StatusCode, Version};
 use http_body::{Frame, SizeHint};
 use hyper::body::Incoming;
@@ -56,14 +58,14 @@ impl Pulse {
         }
     }
 
-    fn asked(self: &Arc<Self>, version: Version) -> Asking {
+    fn asked(self: &Arc<Self>, version: Version) -> Arc<Asking> {
         self.open.fetch_add(1, Ordering::Relaxed);
         self.head.store(NONE, Ordering::Relaxed);
         // Its frames are no heads; its own limits hold for it.
         if version == Version::HTTP_2 {
             self.free.store(true, Ordering::Relaxed);
         }
-        Asking(self.clone())
+        Arc::new(Asking(self.clone()))
     }
 
     /// How long it may still go on as it is; nothing once it may not.
@@ -81,7 +83,7 @@ impl Pulse {
     }
 }
 
-/// Held until the answer to a request is out.
+/// Held until a request is read and the answer to it is out.
 struct Asking(Arc<Pulse>);
 
 impl Drop for Asking {
@@ -94,7 +96,7 @@ impl Drop for Asking {
 /// A body that says when it is over.
 struct Answer {
     body: Body,
-    _asking: Asking,
+    _asking: Arc<Asking>,
 }
 
 impl http_body::Body for Answer {
@@ -174,7 +176,21 @@ where
         let (door, asking) = (door.clone(), asked.asked(request.version()));
         let pulse = asked.clone();
         async move {
-            let response: Response<Body> = door.answer(request.map(Body::new)).await;
+            let (one_by_one, expects) =
+                (request.version() < Version::HTTP_2, request.headers().contains_key(EXPECT));
+            let (parts, body) = request.into_parts();
+            // Who waits for leave to send a body is not given it by somebody who drops it. Where requests do not follow
+            // one another, nothing stands in the way of the next.
+            let (body, left) = if one_by_one && !expects {
+                let (body, left) = Whole::new(body, asking.clone(), patience);
+                (Body::new(body), Some(left))
+            } else {
+                (Body::new(body), None)
+            };
+            let mut response: Response<Body> = door.answer(Request::from_parts(parts, body)).await;
+            if left.is_some_and(|left| left.is_too_much()) {
+                response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+            }
             if response.status() == StatusCode::SWITCHING_PROTOCOLS {
                 pulse.free.store(true, Ordering::Relaxed);
             }

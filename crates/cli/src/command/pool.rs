@@ -19,10 +19,15 @@ pub(crate) fn run(home: Option<PathBuf>, command: PoolCommand, output: &Output) 
     output.data(&format!("size {size}; {claimed} sessions began with a prepared one, {missed} without\n"))?;
     for kind in &info.kinds {
         let egress = if kind.egress { "with a policy" } else { "without a policy" };
+        let sudo = if kind.sudo { ", with sudo" } else { "" };
+        let home = if kind.at_home { ", work dir at home" } else { "" };
         let (profile, users) = (format!("{:?}", kind.profile), format!("{:?}", kind.users));
         let (profile, users) = (profile.to_lowercase(), users.to_lowercase());
         let tier = kind.tier;
-        let line = format!("{} ready: tier {tier}, profile {profile}, users {users}, {egress}\n", kind.ready);
+        let line = format!(
+            "{} ready: tier {tier}, profile {profile}, users {users}, {egress}{sudo}{home}\n",
+            kind.ready
+        );
         output.data(&line)?;
     }
     Ok(0)

@@ -23,6 +23,8 @@ mod escape_score;
 #[cfg(test)]
 mod gate;
 #[cfg(test)]
+mod heed;
+#[cfg(test)]
 mod image;
 #[cfg(test)]
 mod init;

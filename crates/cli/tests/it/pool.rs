@@ -50,7 +50,12 @@ fn a_prepared_sandbox_is_held_as_one_made_from_nothing() {
             if site.mode == Mode::Root { &["--memory", "200M", "--cpu", "0.5"] } else { &[] };
         let plain = [&["--pids", "77", "--mount", &mount, "--env", "LATE=yes"][..], memory].concat();
         let guarded = [&plain[..], &["--policy", policy.to_str().unwrap()]].concat();
-        for flags in [&plain, &guarded] {
+        let boxed = [&guarded[..], &["--profile", "box", "--sudo"]].concat();
+        // As the service's are.
+        let at_home = [&boxed[..], &["--workdir-at", "/home/user"]].concat();
+        let several = site.mode != Mode::Single;
+        let kinds = [Some(&plain), Some(&guarded), several.then_some(&boxed), several.then_some(&at_home)];
+        for flags in kinds.into_iter().flatten() {
             site.call(&["pool", "set", "0"]).exits(0);
             let cold = hall.create(flags);
             site.call(&["pool", "set", "2"]).exits(0);
@@ -65,6 +70,11 @@ fn a_prepared_sandbox_is_held_as_one_made_from_nothing() {
                  cut -d' ' -f5,6 /proc/self/mountinfo | sort; ls -A; cat /proc/sys/kernel/hostname";
             assert_eq!(hall.does(&pooled, look), hall.does(&cold, look));
             assert!(hall.does(&pooled, look).starts_with("shown\nyes\n"));
+            if flags == &boxed || flags == &at_home {
+                let root = "sudo id -u; type sudo; stat -c '%A %u %s' $(command -v sudo)";
+                assert_eq!(hall.does(&pooled, root), hall.does(&cold, root));
+                assert!(hall.does(&pooled, root).starts_with("0\n"));
+            }
             if site.mode != Mode::Range {
                 hall.does(&pooled, "echo x > made");
                 hall.asks(&["begin", &pooled]);
@@ -134,6 +144,19 @@ fn the_guest_of_a_prepared_sandbox_has_waited_for_its_session() {
         assert_eq!(hall.does(&id, tries), said);
         eventually("nobody but the guest to be in it", || (present(&own) == 1).then_some(()));
         hall.asks(&["kill", &id]);
+
+        // Boxes with all that the service's have, too.
+        if site.mode != Mode::Single {
+            let flags = ["--changes", "discard", "--profile", "box", "--sudo", "--workdir-at", "/home/user"];
+            hall.asks(&["kill", &hall.create(&flags)]);
+            ready(site, 1);
+            let waiting = guests(&hall);
+            let id = hall.create(&flags);
+            assert_eq!(hall.does(&id, "sudo id -u; echo x > ~/own && cat /home/user/own"), "0\nx\n");
+            assert_eq!(waiting.contains(&mounts(&hall, &id)), waits);
+            hall.asks(&["kill", &id]);
+            hall.asks(&["kill", &hall.create(&[])]);
+        }
 
         // What was made ahead does not fit this one: it is made from nothing, and has what it asked for.
         ready(site, 1);

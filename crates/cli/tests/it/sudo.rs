@@ -102,6 +102,7 @@ for wrong in (dict(name="a\nb"), dict(home="x"), dict(cwd="x"), dict(env=["x"]),
 # Who says nothing, or leaves at once, holds up nobody for good.
 held = [socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) for _ in range(40)]
 for s in held: s.connect("\0cofferdam-sudo")
+assert ask(["true"]) == b"\0\0\0", "who asks goes before who only stands there"
 for s in held: s.close()
 assert ask(["true"]) == b"\0\0\0"
 "#,
@@ -111,5 +112,106 @@ assert ask(["true"]) == b"\0\0\0"
         let named = started.iter().find(|body| body["by"] == "sudo" && body["argv"][2] == "id -u");
         assert_eq!(named.unwrap()["user"], "root", "the record does not say what those inside say");
         assert_eq!(hall.exec(&id, "sudo id -u").exits(0).out(), "0\n", "and the session goes on");
+    });
+}
+
+/// What takes as long to close as its maker likes: a socket with bytes on their way that nobody takes.
+const SLOW: &str = r#"
+import struct
+kept = []
+def handed(count, message=b"", after=None, wait=False, hold=False):
+    """Hands over one that is slow to close and has no other owner then: who made it has ended, and is not held up."""
+    def rights(fds): return [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", fds))]
+    # It is not heard before those who stand before it have gone: by then nobody else has what it hands over.
+    before = [socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) for _ in range(20)]
+    for one in before: one.connect("\0cofferdam-sudo")
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as s:
+        s.connect("\0cofferdam-sudo")
+        listener = socket.create_server(("127.0.0.1", 0))
+        child = os.fork()
+        if child == 0:
+            one = socket.create_connection(listener.getsockname())
+            one.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 30000))
+            one.setblocking(False)
+            try:
+                while True: one.send(bytes(1 << 20))
+            except BlockingIOError: pass
+            if after is not None:
+                s.sendmsg([message], rights((0, 1, 2)))
+                message = after
+            s.sendmsg([message], rights([one.fileno()] * count))
+            os._exit(0)
+        # Nobody takes what was sent to it.
+        kept.extend((listener, listener.accept()[0]))
+        os.waitpid(child, 0)
+        for one in before: one.close()
+        if hold: kept.append(s.dup())
+        return s.recv(4096) if wait else None
+def question(*argv):
+    who = text("root") + number(0) + number(0) + number(0) + text("/root") + text("/bin/sh")
+    return texts(argv) + texts(()) + text("/") + b"\0" + who
+"#;
+
+/// Nothing that an asker hands over, in any way, is closed by the process that everything inside depends on.
+#[test]
+fn what_is_slow_to_close_holds_up_nobody() {
+    each(|site| {
+        let Some(hall) = hall_of(site) else { return };
+        let id = hall.create(&["--profile", "box", "--sudo"]);
+        let ways = [
+            // With a command that ends at once; as no question; with too many and too few; to one that is never read.
+            "assert handed(3, question('true'), wait=True) == b'\\0\\0\\0'",
+            "handed(3, b'\\xff' * 9, wait=True)",
+            "handed(4, question('true'), wait=True)",
+            "handed(1, question('true'), wait=True)",
+            "handed(3, question('true'))",
+            "handed(3, question('no-such-program'), wait=True)",
+            "handed(3, question('sleep', '1000'))",
+            // Along with a signal; and in the place of one, before there is an answer.
+            "handed(1, question('sleep', '1000'), after=b'\\x0f', hold=True)",
+            "handed(1, question('sleep', '1000'), after=b'')",
+        ];
+        for (number, way) in ways.into_iter().enumerate() {
+            // It stays: with it would go who does not take the bytes.
+            let rest = format!("open('/tmp/done-{number}', 'w').close()\nimport time; time.sleep(1000)");
+            let script = asking(&format!("{SLOW}\n{way}\n{rest}"));
+            hall.call(&["exec", "-d", &id, "--", "python3", "-c", &script]).exits(0);
+            // All else goes on: those inside who ask, and those outside.
+            let done = format!("while ! test -e /tmp/done-{number}; do sleep 0.05; done; sudo id -u");
+            assert_eq!(hall.exec(&id, &done).exits(0).out(), "0\n", "after {way}");
+        }
+        assert_eq!(hall.show(&id)["state"], "running");
+        let events = std::fs::read_to_string(site.events_file(&id)).unwrap();
+        assert!(!events.contains("watchdog"), "{events}");
+    });
+}
+
+/// Those inside cannot take all that a session can run from those outside.
+#[test]
+fn commands_by_sudo_leave_room_for_others() {
+    each(|site| {
+        let Some(hall) = hall_of(site) else { return };
+        let id = hall.create(&["--profile", "box", "--sudo", "--pids", "1000"]);
+        let fill = "for n in $(seq 80); do sudo sleep 1000 2>> /tmp/said & done; \
+             while ! grep -q 'commands by sudo are running' /tmp/said; do sleep 0.05; done; cat /tmp/said";
+        let said = hall.exec(&id, fill).exits(0).out();
+        assert!(said.contains("64 commands by sudo are running: wait for one of them to end"), "{said}");
+        assert_eq!(hall.exec(&id, "echo on").exits(0).out(), "on\n");
+    });
+}
+
+/// What they begin is as any process that a command leaves behind: a session that does nothing else is idle.
+#[test]
+fn commands_by_sudo_keep_no_session_busy() {
+    each(|site| {
+        let Some(hall) = hall_of(site).filter(Hall::can_pause) else { return };
+        let id = hall.create(&["--profile", "box", "--sudo", "--idle", "200ms"]);
+        let leave =
+            "setsid sudo sleep 1000 > /dev/null 2>&1 & while ! grep -q sleep /proc/[0-9]*/comm; do :; done";
+        hall.exec(&id, leave).exits(0);
+        cofferdam_testkit::eventually("it to be idle", || {
+            (hall.show(&id)["state"] == "idle-paused").then_some(())
+        });
+        assert_eq!(hall.exec(&id, "grep -l sleep /proc/[0-9]*/comm | wc -l").exits(0).out(), "1\n");
     });
 }

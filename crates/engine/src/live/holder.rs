@@ -265,6 +265,11 @@ impl Holder {
             let ending = Ending::by("sandbox", "the sandbox ended by itself");
             return Ok(Some(Ending { exit: Exit::Signal(9), error, ..ending }));
         }
+        if let Some(unheeded) = turn.unheeded {
+            let reason = unheeded.reason();
+            let ending = Ending::by("watchdog", reason.clone());
+            return Ok(Some(Ending { exit: Exit::Signal(9), error: Some(reason), ..ending }));
+        }
         self.hear_askers(turn.asked)?;
         if turn.woken {
             for letter in self.post.take() {

@@ -10,6 +10,7 @@ impl Holder {
     pub(super) fn pause(&mut self, to: LiveState, by: &str) -> Result<(), EngineError> {
         if !self.is_paused() {
             self.standing.sandbox.pause()?;
+            self.relay.stand_still();
             self.read_meter(Instant::now())?;
             self.paused_since = Instant::now();
             self.changed("pause", by, String::new())?;
@@ -23,7 +24,7 @@ impl Holder {
             self.read_meter(Instant::now())?;
             self.changed("resume", by, String::new())?;
             self.standing.sandbox.resume()?;
-            self.relay.postpone(self.paused_since.elapsed());
+            self.relay.go_on(self.paused_since.elapsed());
             self.state = LiveState::Running;
         }
         Ok(())

@@ -22,6 +22,9 @@ const MOST: u16 = 16;
 /// So many at once, and from then on one in each such time.
 const BURST: u32 = 50;
 const EACH: Duration = Duration::from_millis(40);
+/// So many of their commands run at once. The rest of what a guest can do at all is for those outside: nobody inside can
+/// take it from them.
+const RUNNING: usize = 64;
 /// What a terminal has until whoever holds it says otherwise.
 const SIZE: wire::Size = wire::Size { rows: 24, columns: 80 };
 
@@ -120,6 +123,10 @@ impl Holder {
         env.retain(|variable, _| !STEERS.iter().any(|prefix| variable.starts_with(prefix)));
         env.insert("PATH".into(), PATH.into());
         self.may_start(&argv, &env)?;
+        if self.relay.asked_inside() >= RUNNING {
+            let text = format!("{RUNNING} commands by sudo are running: wait for one of them to end");
+            return Err(EngineError::Declined(text));
+        }
         self.be_awake("sudo")?;
         let command = Command {
             argv: argv.clone(),

@@ -14,7 +14,7 @@ use rustix::fs::FlockOperation;
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::mpsc::{SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -33,7 +33,12 @@ pub(super) struct Kind {
     profile: Profile,
     users: UserMode,
     egress: bool,
+    sudo: bool,
+    at_home: bool,
 }
+
+/// Where the user of a box is at home.
+const HOME: &str = "/home/user";
 
 impl Kind {
     /// Nothing for a session that no prepared sandbox fits.
@@ -46,7 +51,9 @@ impl Kind {
         let egress = spec.policy.is_some();
         // Whether anything leaves is known of a registry of tools only when it is read.
         let here = spec.tools.is_none();
-        here.then_some(Self { tier, profile: spec.profile, users: spec.users, egress })
+        let at_home = spec.profile == Profile::Box && spec.shown_at.as_deref() == Some(Path::new(HOME));
+        let (profile, users, sudo) = (spec.profile, spec.users, spec.sudo);
+        here.then_some(Self { tier, profile, users, egress, sudo, at_home })
     }
 }
 
@@ -113,6 +120,8 @@ impl Pool {
             profile: kind.profile,
             users: kind.users,
             egress: kind.egress,
+            sudo: kind.sudo,
+            at_home: kind.at_home,
             ready: ready(kind),
         });
         PoolInfo { size: shelf.size, kinds: kinds.collect(), claimed: shelf.claimed, missed: shelf.missed }
@@ -224,8 +233,9 @@ impl Engine {
         let failed = |source| EngineError::Io { doing: "mark a prepared sandbox", source };
         let id = self.new_id()?;
         let isolation = Isolation::Tier(kind.tier);
-        let spec =
-            SessionSpec { isolation, profile: kind.profile, users: kind.users, ..SessionSpec::default() };
+        let Kind { profile, users, sudo, .. } = kind;
+        let shown_at = kind.at_home.then(|| PathBuf::from(HOME));
+        let spec = SessionSpec { isolation, profile, users, sudo, shown_at, ..SessionSpec::default() };
         let dir = self.home.pool_dir();
         DirBuilder::new().recursive(true).mode(0o700).create(&dir).map_err(failed)?;
         let mark = dir.join(id.as_str());

@@ -42,6 +42,8 @@ pub(super) struct Running {
     hub: Option<Arc<Hub>>,
     /// It is the guest's own work, and no command: nobody but its reader is told of its end.
     task: Option<Task>,
+    /// Somebody inside asked for it.
+    pub(super) asked_inside: bool,
     pub(super) shown: u64,
     /// So much of it was told of, and when more is to be.
     told: u64,
@@ -68,6 +70,7 @@ enum Over {
 
 impl Running {
     pub(super) fn new(id: ExecId, parent: u64, tty: bool, bounds: Bounds, io: Io) -> Self {
+        let asked_inside = matches!(io, Io::Asker(_));
         let (stdin, sinks, hub) = ends::open(io, tty, bounds.kept);
         let began = Instant::now();
         Self {
@@ -80,6 +83,7 @@ impl Running {
             sinks,
             hub,
             task: None,
+            asked_inside,
             shown: 0,
             told: 0,
             tell_at: began + TELL_FIRST,
@@ -102,9 +106,15 @@ impl Running {
         self.task.is_some()
     }
 
-    /// Whether the session is at work because of it.
+    /// Whether the session is at work because of it. What those inside began themselves is like any other process that they
+    /// leave behind.
     pub(super) fn is_busy(&self) -> bool {
-        self.task.is_none_or(|task| !task.idle)
+        !self.asked_inside && self.task.is_none_or(|task| !task.idle)
+    }
+
+    /// Whether the process itself gets what its group is sent: on a terminal others may be in the foreground.
+    pub(super) fn dies_of_signals(&self) -> bool {
+        !self.tty && !self.is_task()
     }
 
     pub(super) fn started(&self, pid: u32) {
@@ -212,8 +222,8 @@ impl Running {
         Ok(client.signal(self.id, Signal::KILL.as_raw() as u8, Target::Group)?)
     }
 
-    fn over_limit(&self) -> Option<(LimitHit, Exit)> {
-        if self.deadline().is_some_and(|deadline| Instant::now() >= deadline) {
+    fn over_limit(&self, still: bool) -> Option<(LimitHit, Exit)> {
+        if self.deadline().filter(|_| !still).is_some_and(|deadline| Instant::now() >= deadline) {
             let timeout = self.bounds.timeout;
             let (allowed, seen) = (timeout.as_millis() as u64, self.began.elapsed().as_millis() as u64);
             let detail = format!("killed: time limit {}", Span(timeout));
@@ -225,14 +235,19 @@ impl Running {
         Some((hit, Exit::LimitReached))
     }
 
-    /// Ends it if it is at a limit, and says at which. It is not waited for: who is inside does not decide when.
-    pub(super) fn hold_to_limits(&mut self, client: &mut Client) -> Result<Option<LimitHit>, EngineError> {
+    /// Ends it if it is at a limit, and says at which. It is not waited for: who is inside does not decide when. One that
+    /// cannot run has all the time that it has left.
+    pub(super) fn hold_to_limits(
+        &mut self,
+        client: &mut Client,
+        still: bool,
+    ) -> Result<Option<LimitHit>, EngineError> {
         match &self.over {
             None => {}
             Some(Over::Failed(_)) => return self.kill(client).map(|()| None),
             Some(_) => return Ok(None),
         }
-        let Some((hit, exit)) = self.over_limit() else { return Ok(None) };
+        let Some((hit, exit)) = self.over_limit(still) else { return Ok(None) };
         self.kill(client)?;
         self.finish_output(Over::Limit(hit.clone(), exit));
         Ok(Some(hit))
@@ -248,6 +263,11 @@ impl Running {
         self.over = Some(over);
         self.stdin = In::None;
         self.sinks.iter_mut().for_each(|(_, sink)| sink.end());
+    }
+
+    /// From here, and not by itself.
+    pub(super) fn was_ended(&self) -> bool {
+        matches!(self.over, Some(Over::Limit(..) | Over::Failed(_))) && !self.is_task()
     }
 
     /// Once it has ended and its output is out.

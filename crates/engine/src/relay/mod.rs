@@ -8,6 +8,7 @@ mod asked;
 mod capture;
 mod ends;
 mod exec;
+mod heed;
 mod hub;
 mod sink;
 
@@ -16,6 +17,7 @@ pub(crate) use capture::{Captured, Seen};
 pub(crate) use cofferdam_guest::host::ExecId;
 pub(crate) use ends::Feed;
 pub(crate) use exec::{Ended, Task};
+pub(crate) use heed::Unheeded;
 pub(crate) use hub::Hub;
 pub use hub::{End, Heard, OutputStream, Piece};
 
@@ -29,6 +31,7 @@ use cofferdam_model::Body;
 use cofferdam_runtime::Sandbox;
 use cofferdam_sys::terminal;
 use exec::Running;
+use heed::Debts;
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::io::Errno;
 use rustix::process::Signal;
@@ -102,6 +105,8 @@ pub(crate) struct Turn {
     pub(crate) asked: Vec<Asking>,
     /// The sandbox is no more.
     pub(crate) gone: bool,
+    /// It does not do what it is told: whoever holds it has to end it.
+    pub(crate) unheeded: Option<Unheeded>,
 }
 
 pub(crate) struct Relay {
@@ -109,6 +114,9 @@ pub(crate) struct Relay {
     execs: Vec<Running>,
     asked: Vec<Asking>,
     buffer: Vec<u8>,
+    debts: Debts,
+    /// Nothing in the sandbox runs, so no time passes for it.
+    still: bool,
 }
 
 /// Signals that are the command's, if they reach us.
@@ -118,7 +126,14 @@ pub(crate) const FORWARDED: [Signal; 6] =
 impl Relay {
     /// On a guest that may still be coming up.
     pub(crate) fn new(channel: OwnedFd) -> Result<Self, EngineError> {
-        Ok(Self { client: Client::new(channel)?, execs: Vec::new(), asked: Vec::new(), buffer: Vec::new() })
+        Ok(Self {
+            client: Client::new(channel)?,
+            execs: Vec::new(),
+            asked: Vec::new(),
+            buffer: Vec::new(),
+            debts: Debts::default(),
+            still: false,
+        })
     }
 
     /// Starts a command; `parent` is the event that its own events belong to.
@@ -139,6 +154,7 @@ impl Relay {
             self.client.end_input(id);
         }
         self.client.flush()?;
+        self.debts.asked(id, Instant::now());
         self.execs.push(Running::new(id, parent, exec.tty.is_some(), bounds, io));
         Ok(id)
     }
@@ -175,6 +191,7 @@ impl Relay {
     ) -> Result<ExecId, EngineError> {
         let id = self.client.task(work)?;
         self.client.flush()?;
+        self.debts.asked(id, Instant::now());
         self.execs.push(Running::task(id, task, hub, wake));
         Ok(id)
     }
@@ -206,6 +223,11 @@ impl Relay {
         self.execs.iter().filter(|exec| !exec.is_task()).count()
     }
 
+    /// Those of its commands that somebody inside asked for.
+    pub(crate) fn asked_inside(&self) -> usize {
+        self.execs.iter().filter(|exec| exec.asked_inside).count()
+    }
+
     fn find(&mut self, id: ExecId) -> Option<&mut Running> {
         self.execs.iter_mut().find(|exec| exec.id == id)
     }
@@ -229,26 +251,36 @@ impl Relay {
 
     /// For the command's process group, or whoever is in the foreground of its terminal.
     pub(crate) fn signal(&mut self, id: ExecId, number: u8) -> Result<(), EngineError> {
-        match self.execs.iter().find(|exec| exec.id == id) {
-            Some(exec) => exec.signal(&mut self.client, number),
-            None => Ok(()),
+        let Some(exec) = self.execs.iter().find(|exec| exec.id == id) else { return Ok(()) };
+        if i32::from(number) == Signal::KILL.as_raw() && exec.dies_of_signals() {
+            self.debts.killed(id, Instant::now());
         }
+        exec.signal(&mut self.client, number)
     }
 
     pub(crate) fn kill(&mut self, id: ExecId) -> Result<(), EngineError> {
-        match self.execs.iter().find(|exec| exec.id == id) {
-            Some(exec) => exec.kill(&mut self.client),
-            None => Ok(()),
+        let Some(exec) = self.execs.iter().find(|exec| exec.id == id) else { return Ok(()) };
+        // What the guest does itself may be in the middle of a write that nothing interrupts.
+        if !exec.is_task() {
+            self.debts.killed(id, Instant::now());
         }
+        exec.kill(&mut self.client)
     }
 
     pub(crate) fn resize(&mut self, id: ExecId, size: wire::Size) -> Result<(), EngineError> {
         Ok(self.client.resize(id, size)?)
     }
 
+    /// From now on nothing can run, until it goes on.
+    pub(crate) fn stand_still(&mut self) {
+        self.still = true;
+    }
+
     /// So long nothing could run.
-    pub(crate) fn postpone(&mut self, by: Duration) {
-        self.execs.iter_mut().for_each(|exec| exec.postpone(by));
+    pub(crate) fn go_on(&mut self, after: Duration) {
+        self.still = false;
+        self.execs.iter_mut().for_each(|exec| exec.postpone(after));
+        self.debts.postpone(after);
     }
 
     /// What is left when the sandbox is no more or shall be. Those who read its output are waited for, unless
@@ -305,6 +337,10 @@ impl Relay {
         }
         self.end_what_is_over(recorder, &mut turn)?;
         self.client.flush()?;
+        // What it has said first: a word may be among it.
+        if !ready.client && !self.still {
+            turn.unheeded = self.debts.overdue(Instant::now());
+        }
         turn.gone = closed || (ready.ended && !ready.client);
         recorder.checkpoint_if_due()?;
         Ok(turn)
@@ -313,8 +349,12 @@ impl Relay {
     fn end_what_is_over(&mut self, recorder: &Recorder, turn: &mut Turn) -> Result<(), EngineError> {
         let mut at = 0;
         while let Some(exec) = self.execs.get_mut(at) {
-            if let Some(hit) = exec.hold_to_limits(&mut self.client)? {
+            if let Some(hit) = exec.hold_to_limits(&mut self.client, self.still)? {
                 recorder.append(Some(exec.parent), &Body::Limit(hit))?;
+            }
+            // It was killed, and the guest has not said that it is gone. Nobody waits for it but this.
+            if exec.was_ended() {
+                self.debts.killed(exec.id, Instant::now());
             }
             if exec.is_over() {
                 let exec = self.execs.remove(at);
@@ -341,16 +381,19 @@ impl Relay {
                     credit = (count > 0).then_some((id, stream, count));
                 }
                 Some(Event::Started { id, pid }) => {
+                    self.debts.started(id);
                     self.execs.iter().filter(|exec| exec.id == id).for_each(|exec| exec.started(pid));
                 }
                 Some(Event::InputClosed { id }) => {
                     self.execs.iter_mut().filter(|exec| exec.id == id).for_each(Running::input_closed);
                 }
                 Some(Event::Exited { id, exited }) => {
+                    self.debts.exited(id);
                     self.execs.iter_mut().filter(|exec| exec.id == id).for_each(|exec| exec.exited(exited));
                 }
                 Some(Event::Asked { plea, asked }) => self.asked.push((plea, Asked::read(&asked))),
-                Some(Event::Ready { .. } | Event::OutputEnd { .. } | Event::InputReady { .. }) => {}
+                Some(Event::Ready { .. }) => self.debts.is_up(Instant::now()),
+                Some(Event::OutputEnd { .. } | Event::InputReady { .. }) => {}
             }
             if let Some((id, stream, count)) = credit {
                 self.client.consumed(id, stream, count)?;
@@ -395,8 +438,9 @@ impl Relay {
 
     /// Until the first deadline, or until the trace wants its next signature.
     fn timeout(&self, recorder: &Recorder, deadline: Option<Instant>) -> Option<Timespec> {
-        let own = self.execs.iter().flat_map(|exec| [exec.deadline(), exec.tells_at()]).flatten();
-        let deadlines = own.chain(deadline);
+        let tells = self.execs.iter().filter_map(Running::tells_at);
+        let own = self.execs.iter().filter_map(Running::deadline).chain(self.debts.due());
+        let deadlines = own.filter(|_| !self.still).chain(tells).chain(deadline);
         let until = deadlines.min().map(|deadline| deadline.saturating_duration_since(Instant::now()));
         let wait = [until, recorder.next_checkpoint()].into_iter().flatten().min()?;
         Timespec::try_from(wait).ok()

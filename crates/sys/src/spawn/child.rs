@@ -42,8 +42,13 @@ pub(super) extern "C" fn run(job: &Job<'_>) -> ! {
 }
 
 fn prepare(job: &Job<'_>) -> Result<(), Failure> {
-    let at = |step| move |errno| Failure { step, errno };
     stand_alone(&job.stdio)?;
+    dress(job)
+}
+
+/// What is left to be done in a session of its own, with its descriptors in place.
+fn dress(job: &Job<'_>) -> Result<(), Failure> {
+    let at = |step| move |errno| Failure { step, errno };
     if job.terminal {
         // SAFETY: `place` has just opened it.
         let stdin = unsafe { BorrowedFd::borrow_raw(0) };
@@ -57,12 +62,23 @@ fn prepare(job: &Job<'_>) -> Result<(), Failure> {
     Ok(())
 }
 
+/// As `run`, in a process that has a session of its own and memory that is nobody else's. Returns only where it fails; other
+/// descriptors are still open then.
+pub(super) fn turn_into(job: &Job<'_>) -> Failure {
+    let at = |step| move |errno| Failure { step, errno };
+    let placed = place(&job.stdio, Rest::ClosedThen).map_err(at(Step::Stdio));
+    match placed.and_then(|()| dress(job)) {
+        Ok(()) => Failure { step: Step::Program, errno: execute(job) },
+        Err(failure) => failure,
+    }
+}
+
 /// A session of its own, with these three descriptors and no others.
 pub(super) fn stand_alone(stdio: &[RawFd; 3]) -> Result<(), Failure> {
     let at = |step| move |errno| Failure { step, errno };
     rustix::process::setsid().map_err(at(Step::Session))?;
     default_dispositions();
-    place(stdio).map_err(at(Step::Stdio))
+    place(stdio, Rest::Closed).map_err(at(Step::Stdio))
 }
 
 /// Handlers end with exec, but what was ignored would stay ignored.
@@ -77,14 +93,22 @@ fn default_dispositions() {
     }
 }
 
-fn place(stdio: &[RawFd; 3]) -> Result<(), Errno> {
+/// What becomes of all other descriptors.
+#[derive(Clone, Copy)]
+enum Rest {
+    Closed = 0,
+    /// By the exec, if there is one.
+    ClosedThen = 4,
+}
+
+fn place(stdio: &[RawFd; 3], rest: Rest) -> Result<(), Errno> {
     for (to, from) in stdio.iter().enumerate() {
         // SAFETY: takes no pointers; changes this child's own descriptors, which nobody here owns.
         unsafe { syscall(number::DUP3, [*from as usize, to, 0]) }?;
     }
-    const REST: [usize; 3] = [3, u32::MAX as usize, 0];
+    let rest = [3, u32::MAX as usize, rest as usize];
     // SAFETY: as above. The parent's table is another one: it was not shared.
-    unsafe { syscall(number::CLOSE_RANGE, REST) }.map(drop)
+    unsafe { syscall(number::CLOSE_RANGE, rest) }.map(drop)
 }
 
 pub(super) fn become_user(user: User<'_>) -> Result<(), Errno> {

@@ -9,7 +9,7 @@ mod child;
 mod lookup;
 mod task;
 
-pub use task::{fork, standard};
+pub use task::{fork, split, standard};
 
 use crate::reap;
 use crate::signal::Mask;
@@ -62,6 +62,16 @@ pub struct Failure {
 
 /// Starts the program; when this returns `Ok` it is running. The caller reaps it.
 pub fn spawn(command: &Command<'_>) -> Result<Pid, Failure> {
+    prepared(command, start)?
+}
+
+/// Turns this process, which `fork` has made, into the program. Returns only where that fails, with nothing but descriptors
+/// 0, 1 and 2 changed; the others are marked to be closed.
+pub fn turn_into(command: &Command<'_>) -> Failure {
+    prepared(command, child::turn_into).unwrap_or_else(|failure| failure)
+}
+
+fn prepared<T>(command: &Command<'_>, then: impl FnOnce(&Job<'_>) -> T) -> Result<T, Failure> {
     let Some(program) = command.argv.first() else {
         return Err(Failure { step: Step::Program, errno: Errno::NOENT });
     };
@@ -83,7 +93,7 @@ pub fn spawn(command: &Command<'_>) -> Result<Pid, Failure> {
         user: command.user,
         failure: Cell::new(None),
     };
-    start(&job)
+    Ok(then(&job))
 }
 
 fn rest(argv: &[CString]) -> impl Iterator<Item = &CStr> {

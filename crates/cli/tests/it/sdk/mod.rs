@@ -249,7 +249,10 @@ fn images_that_builds_fetch_are_bounded() {
     let site = Site::new(Mode::Root, env!("CARGO_BIN_EXE_cofferdam"));
     let registry = Registry::start(Image::shared());
     let mut key = String::new();
-    let mut run = |space: &str, expected: &str| {
+    let listed = || -> Vec<Value> {
+        serde_json::from_str(&site.call(&["image", "ls", "--json"]).exits(0).out()).unwrap()
+    };
+    let mut run = |space: &str, image: &str, expected: &str| {
         let text = format!("[e2b]\nregistries = [\"{}\"]\nimage-space = \"{space}\"\n", registry.address);
         let config = site.write("serve.toml", text);
         let mut service = Service::start_with(&site, &["--config", config.to_str().unwrap()]);
@@ -257,19 +260,47 @@ fn images_that_builds_fetch_are_bounded() {
             true => key.clone_from(&service.key),
             false => service.key.clone_from(&key),
         }
-        let given = [("TEST_REGISTRY", registry.address.as_str()), ("TEST_EXPECTED", expected)];
+        let address = registry.address.as_str();
+        let given = [("TEST_REGISTRY", address), ("TEST_IMAGE", image), ("TEST_EXPECTED", expected)];
         service.run_with(&packages, "image_space.py", &given);
         drop(service);
-        serde_json::from_str::<Vec<Value>>(&site.call(&["image", "ls", "--json"]).exits(0).out())
-            .unwrap()
-            .len()
+        listed().len()
     };
-    assert_eq!(run("100K", "e2b.image-space"), 0, "what is too much leaves nothing");
+    const APP: &str = "team/app:1";
+    assert_eq!(run("100K", APP, "e2b.image-space"), 0, "what is too much leaves nothing");
     // Once and again: it is there already, and takes no more.
-    assert_eq!(run("1G", ""), 1);
-    let taken = site.call(&["image", "ls", "--json"]).exits(0).out();
-    let taken = serde_json::from_str::<Vec<Value>>(&taken).unwrap()[0]["bytes"].as_u64().unwrap();
-    assert_eq!(run(&taken.to_string(), ""), 1);
+    assert_eq!(run("1G", APP, ""), 1);
+    let first = listed()[0].clone();
+    let enough = (first["bytes"].as_u64().unwrap() + 100_000).to_string();
+    assert_eq!(run(&enough, APP, ""), 1);
+    // Another one has no room while templates begin with the first, nor while somebody may be about to use that.
+    let layout = site.root().join("other");
+    let order = |words: &[&str]| finish(Command::new(words[0]).args(&words[1..])).exits(0);
+    order(&["cp", "-r", Image::shared().layout().to_str().unwrap(), layout.to_str().unwrap()]);
+    let tagged = format!("{}:1", layout.display());
+    order(&["umoci", "config", "--image", &tagged, "--config.user", "daemon"]);
+    let to = format!("docker://{}/team/other:1", registry.address);
+    let copy = ["skopeo", "copy", "--insecure-policy", "--dest-tls-verify=false"];
+    order(&[&copy[..], &[&format!("oci:{tagged}"), &to]].concat());
+    const OTHER: &str = "team/other:1";
+    let used = |ago: u64| {
+        let lock = site.state().join("images").join(first["digest"].as_str().unwrap()).join("lock");
+        let then = std::time::SystemTime::now() - std::time::Duration::from_secs(ago);
+        File::open(lock).unwrap().set_modified(then).unwrap();
+    };
+    used(3600);
+    assert_eq!(run(&enough, OTHER, "e2b.image-space"), 1, "templates begin with it");
+    let kept = site.call(&["session", "snapshots", "--json"]).exits(0).out();
+    for snapshot in serde_json::from_str::<Vec<Value>>(&kept).unwrap() {
+        site.call(&["session", "snapshots", "--rm", snapshot["name"].as_str().unwrap()]).exits(0);
+    }
+    // Who holds a place removes from it.
+    drop(crate::live::Hall(&site));
+    used(0);
+    assert_eq!(run(&enough, OTHER, "e2b.image-space"), 1, "it was used just now");
+    used(3600);
+    assert_eq!(run(&enough, OTHER, ""), 1, "what nobody uses made room");
+    assert_ne!(listed()[0]["digest"], first["digest"]);
 }
 
 /// The newest, and each of the older ones that the documentation names: its packages alone are at hand.

@@ -128,3 +128,46 @@ fn traffic_for_a_sandbox_that_is_not_there_says_so_in_the_words_that_sdks_look_f
     assert!(closed["message"].as_str().unwrap().contains("port is not open"), "{closed}");
     assert_eq!(closed["port"], 3000);
 }
+
+/// The mark that ends a request may come after the whole answer to it, and the next request after that: a client that
+/// was not told otherwise uses its connection again.
+#[test]
+fn a_connection_is_kept_for_who_ends_a_request_after_its_answer() {
+    let service = Service::with(Some(SMALL));
+    let key = format!("x-api-key: {}\r\ncontent-type: application/json\r\n", service.api_key);
+    let made = service.send("POST", "/v2/sandboxes", &key, br#"{"templateID": "base", "timeout": 600}"#);
+    let made = made.is(201).json();
+    let text = |name: &str| made[name].as_str().unwrap().to_owned();
+    let (id, token) = (text("sandboxID"), text("envdAccessToken"));
+    let start = r#"{"process":{"cmd":"/bin/echo","args":["said"]},"stdin":false}"#;
+    let envelope = [&[0u8][..], &(start.len() as u32).to_be_bytes(), start.as_bytes()].concat();
+    let head = |path: &str, kind: &str| {
+        format!(
+            "POST {path} HTTP/1.1\r\nhost: x\r\ne2b-sandbox-id: {id}\r\ne2b-sandbox-port: 49983\r\n\
+             x-access-token: {token}\r\ncontent-type: {kind}\r\n"
+        )
+    };
+    let mut stream = service.connect();
+    for _ in 0..3 {
+        let head = head("/process.Process/Start", "application/connect+json");
+        let asked = format!("{head}transfer-encoding: chunked\r\n\r\n{:x}\r\n", envelope.len());
+        stream.write_all(&[asked.as_bytes(), &envelope, b"\r\n"].concat()).unwrap();
+        let (mut all, mut part) = (Vec::new(), [0; 4096]);
+        while !all.ends_with(b"0\r\n\r\n") {
+            let count = stream.read(&mut part).unwrap();
+            assert!(count > 0, "closed after {}", String::from_utf8_lossy(&all));
+            all.extend_from_slice(&part[..count]);
+        }
+        assert!(all.starts_with(b"HTTP/1.1 200"), "{}", String::from_utf8_lossy(&all));
+        // Longer than the patience with a head that is begun: what ends a request begins none.
+        stream.write_all(b"0\r\n").unwrap();
+        std::thread::sleep(std::time::Duration::from_millis(600));
+        stream.write_all(b"\r\n").unwrap();
+        std::thread::sleep(std::time::Duration::from_millis(1100));
+    }
+    // Of what is refused for its length nothing more is read, and the answer says that this was the last.
+    let head = head("/nowhere", "application/json");
+    stream.write_all(format!("{head}content-length: 1000000\r\n\r\n{{").as_bytes()).unwrap();
+    let refused = answer(&mut stream);
+    assert!(refused.status == 404 && refused.head.contains("connection: close"), "{}", refused.head);
+}

@@ -1,14 +1,16 @@
 //! One command, from the request to the last of its bytes.
 
+use crate::attend;
+use crate::line::Line;
 use crate::outbox::Outbox;
-use crate::pleas::{self, Stdio};
+use crate::pleas::Attendant;
 use crate::streams::{Fate, Input, Output};
 use crate::tasks;
 use crate::terminal::{self, Terminal};
 use alloc::ffi::CString;
 use alloc::vec::Vec;
 use cofferdam_guest::wire::{
-    self, Answer, Exited, Fault, Kind, Outcome, Started, Stdin, Step, Stream, Target,
+    self, Exited, Fault, Kind, Outcome, Started, Stdin, Step, Stream, Target, ToGuest,
 };
 use cofferdam_sys::reap::{Ended, Status};
 use cofferdam_sys::spawn::{self, Command, Failure, User};
@@ -19,6 +21,8 @@ use rustix::pipe::{PipeFlags, pipe_with};
 use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 use rustix::termios::tcgetpgrp;
 
+/// The one asker that a line is about.
+const HERE: u32 = 1;
 /// What no exec is called that a host asks for.
 const NOBODY: u32 = 0;
 
@@ -30,8 +34,12 @@ pub(crate) struct Exec {
     pub(crate) input: Option<Input>,
     pub(crate) outputs: Vec<Output>,
     terminal: Option<OwnedFd>,
-    /// Who inside asked for it and waits for its end.
-    asker: Option<OwnedFd>,
+    /// Who stays with the one inside who asked for it and waits for its end.
+    asker: Option<Line>,
+    /// Whether it has become its program is told here, …
+    status: Option<OwnedFd>,
+    /// … and the host has to hear that it runs.
+    unannounced: Option<Pid>,
     /// The host knows that it has ended.
     pub(crate) over: bool,
 }
@@ -63,27 +71,47 @@ impl Exec {
         Ok(Self::launch(id, request, Ends::open(request), outbox, copy)?.ok())
     }
 
-    /// For one inside who asked, with the descriptors that it gave. Its terminal, if that is one, is sized by whoever
-    /// holds the other side.
-    pub(crate) fn grant(
-        id: u32,
-        request: &wire::Exec<'_>,
-        (asker, stdio): (OwnedFd, Stdio),
-        outbox: &mut Outbox,
-    ) -> Result<Option<Self>, Fault> {
-        let theirs = match (request.tty, stdio) {
-            (Some(_), [terminal, _, _]) => Theirs::Terminal(terminal),
-            (None, pipes) => Theirs::Pipes(pipes),
+    /// For one inside who asked: who attends to it has its descriptors, and turns into the command.
+    pub(crate) fn grant(id: u32, grant: &wire::Grant<'_>, attendant: Attendant) -> Self {
+        let Attendant { pid, mut line, status } = attendant;
+        line.say(Kind::Grant, id, grant);
+        Self {
+            id,
+            leader: Some(pid),
+            exited: None,
+            input: None,
+            outputs: Vec::new(),
+            terminal: None,
+            asker: Some(line),
+            status: Some(status),
+            unannounced: Some(pid),
+            over: false,
+        }
+    }
+
+    /// What has been heard of its beginning. One that did not come to be has ended with why.
+    pub(crate) fn hear_status(&mut self) {
+        let Some(began) = self.status.as_ref().and_then(|status| attend::began(status.as_fd())) else {
+            return;
         };
-        let ends = Ends { input: None, outputs: Vec::new(), theirs };
-        let started = Self::launch(id, request, Ok(ends), outbox, |_| None)?;
-        Ok(match started {
-            Ok(exec) => Some(Self { terminal: None, asker: Some(asker), ..exec }),
-            Err(outcome) => {
-                pleas::tell(asker.as_fd(), &Answer::Ended(outcome));
-                None
-            }
-        })
+        self.status = None;
+        if let Err(failure) = began {
+            (self.leader, self.unannounced) = (None, None);
+            let usage = wire::Usage::default();
+            self.exited = Some(Exited { outcome: outcome_of(failure), usage });
+        }
+    }
+
+    fn announce(&mut self, outbox: &mut Outbox) {
+        if let Some(pid) = self.unannounced.take_if(|_| self.status.is_none())
+            && self.id != NOBODY
+        {
+            outbox.put(Kind::Started, self.id, None, &Started { pid: pid.as_raw_nonzero().get() as u32 });
+        }
+    }
+
+    pub(crate) fn status(&self) -> Option<BorrowedFd<'_>> {
+        self.status.as_ref().map(AsFd::as_fd)
     }
 
     fn launch(
@@ -152,7 +180,18 @@ impl Exec {
             Theirs::Pipes(_) => None,
             Theirs::Terminal(slave) => Some(slave),
         };
-        Self { id, leader: Some(leader), exited: None, input, outputs, terminal, asker: None, over: false }
+        Self {
+            id,
+            leader: Some(leader),
+            exited: None,
+            input,
+            outputs,
+            terminal,
+            asker: None,
+            status: None,
+            unannounced: None,
+            over: false,
+        }
     }
 
     /// Whether this process is its own.
@@ -164,6 +203,12 @@ impl Exec {
     pub(crate) fn reaped(&mut self, ended: &Ended) -> bool {
         if self.leader != Some(ended.pid) {
             return false;
+        }
+        // Before it ended it has said so, if it did not become its program.
+        self.hear_status();
+        self.status = None;
+        if self.exited.is_some() {
+            return true;
         }
         let outcome = match ended.status {
             Status::Code(code) => Outcome::Code(code),
@@ -183,6 +228,7 @@ impl Exec {
 
     /// Once it has ended: sends what is left of its output, then the news.
     pub(crate) fn settle(&mut self, outbox: &mut Outbox) {
+        self.announce(outbox);
         let Some(exited) = self.exited.filter(|_| !self.over) else { return };
         for output in &mut self.outputs {
             while output.pump(self.id, outbox).is_some() {}
@@ -191,8 +237,8 @@ impl Exec {
             if self.id != NOBODY {
                 outbox.put(Kind::Exited, self.id, None, &exited);
             }
-            if let Some(asker) = self.asker.take() {
-                pleas::tell(asker.as_fd(), &Answer::Ended(exited.outcome));
+            if let Some(mut asker) = self.asker.take() {
+                asker.say(Kind::Exited, HERE, &exited);
             }
             self.over = true;
         }
@@ -239,25 +285,35 @@ impl Exec {
         }
     }
 
-    pub(crate) fn asker(&self) -> Option<BorrowedFd<'_>> {
-        self.asker.as_ref().map(AsFd::as_fd)
+    pub(crate) fn asker(&self) -> Option<&Line> {
+        self.asker.as_ref()
     }
 
-    /// Passes on what its asker hears. When that has left, which is how a process that is killed says so, the command
+    /// Passes on what its asker says. When that has left, which is how a process that is killed says so, the command
     /// ends as one of its process group would have.
     pub(crate) fn hear_asker(&mut self) {
-        let Some(asker) = self.asker() else { return };
-        match pleas::signal_of(asker) {
-            Ok(Some(number)) => {
-                if let Some(signal) = Signal::from_named_raw(i32::from(number)) {
-                    self.signal(signal, Target::Group);
+        let Some(asker) = &mut self.asker else { return };
+        asker.flush();
+        let (mut signals, mut left) = (Vec::new(), asker.read().is_err());
+        loop {
+            match asker.frame() {
+                Ok(Some((header, body))) => match ToGuest::decode(header.kind, &body) {
+                    Ok(ToGuest::Signal(signal)) => signals.push(signal.number),
+                    _ => left = true,
+                },
+                Ok(None) => break,
+                Err(_) => {
+                    left = true;
+                    break;
                 }
             }
-            Err(Errno::AGAIN | Errno::INTR) => (),
-            Ok(None) | Err(_) => {
-                self.asker = None;
-                self.signal(Signal::KILL, Target::Group);
-            }
+        }
+        for signal in signals.into_iter().filter_map(|number| Signal::from_named_raw(i32::from(number))) {
+            self.signal(signal, Target::Group);
+        }
+        if left {
+            self.asker = None;
+            self.signal(Signal::KILL, Target::Group);
         }
     }
 

@@ -1,14 +1,15 @@
 //! The loop: wait for anything to happen, do what can be done without waiting, send what there is to say.
 
 use crate::exec::{self, Exec};
+use crate::line::Line;
 use crate::outbox::{COPY_MAX, Outbox};
-use crate::pleas::{self, Pleas};
+use crate::pleas::Pleas;
 use crate::warm::{self, Warm};
 use alloc::vec::Vec;
 use cofferdam_guest::exit;
 use cofferdam_guest::wire::{
-    Answer, Attach, EXECS_MAX, Fault, FrameError, Header, Hello, Kind, Outcome, Part, Reader, Side, Step,
-    Stream, Target, ToGuest,
+    Attach, EXECS_MAX, Fault, FrameError, Header, Hello, Kind, Outcome, Part, Reader, Side, Step, Stream,
+    Target, ToGuest,
 };
 use cofferdam_sys::reap::reap;
 use cofferdam_sys::signal::Signals;
@@ -50,8 +51,10 @@ enum Place {
     Door,
     /// … says which, …
     Asker(usize),
-    /// … and has something to say to it.
+    /// … and has something to say to it, …
     AskerOf(usize),
+    /// … which has begun, or not.
+    Status(usize),
 }
 
 impl Place {
@@ -164,13 +167,16 @@ impl Guest {
         // A question goes to the host, who may not be taking anything.
         if !self.outbox.is_full() {
             self.pleas.door().into_iter().for_each(|door| add(Place::Door, door, PollFlags::IN));
-            for (at, asker) in self.pleas.sockets() {
-                add(Place::Asker(at), asker, PollFlags::IN);
+            for (at, line) in self.pleas.lines() {
+                add(Place::Asker(at), line.fd(), both_ways(line));
             }
         }
         for (exec, running) in self.execs.iter().enumerate().filter(|(_, exec)| exec.is_running()) {
-            if let Some(asker) = running.asker() {
-                add(Place::AskerOf(exec), asker, PollFlags::IN);
+            if let Some(line) = running.asker() {
+                add(Place::AskerOf(exec), line.fd(), both_ways(line));
+            }
+            if let Some(status) = running.status() {
+                add(Place::Status(exec), status, PollFlags::IN);
             }
             if let Some(input) = &running.input {
                 // With nothing to write it is there to hear that nobody reads any more.
@@ -200,6 +206,7 @@ impl Guest {
             Place::Door => self.pleas.accept(),
             Place::Asker(at) => self.pleas.hear(at, &mut self.outbox),
             Place::AskerOf(exec) => self.execs.get_mut(exec).into_iter().for_each(Exec::hear_asker),
+            Place::Status(exec) => self.execs.get_mut(exec).into_iter().for_each(Exec::hear_status),
         }
         Ok(())
     }
@@ -245,6 +252,7 @@ impl Guest {
         for _ in 0..REAP_BATCH {
             match reap() {
                 Ok(Some(ended)) => {
+                    self.pleas.reaped(ended.pid);
                     self.warm.iter_mut().for_each(|warm| warm.reaped(ended.pid));
                     _ = self.execs.iter_mut().any(|exec| exec.reaped(&ended));
                 }
@@ -258,6 +266,10 @@ impl Guest {
         self.more_to_reap = true;
         Ok(())
     }
+}
+
+fn both_ways(line: &Line) -> PollFlags {
+    if line.is_waiting() { PollFlags::IN | PollFlags::OUT } else { PollFlags::IN }
 }
 
 /// What the host speaks of.
@@ -329,7 +341,7 @@ fn obey(header: Header, message: ToGuest<'_>, inside: Inside<'_>, outbox: &mut O
         }
         ToGuest::Grant(grant) => {
             match pleas.take(grant.plea) {
-                Some(asker) => execs.extend(Exec::grant(id, &grant.exec, asker, outbox)?),
+                Some(attendant) => execs.push(Exec::grant(id, &grant, attendant)),
                 // It has left meanwhile.
                 None => {
                     let errno = Errno::PIPE.raw_os_error() as u16;
@@ -339,9 +351,7 @@ fn obey(header: Header, message: ToGuest<'_>, inside: Inside<'_>, outbox: &mut O
             return Ok(());
         }
         ToGuest::Deny(deny) => {
-            if let Some((asker, _)) = pleas.take(id) {
-                pleas::tell(asker.as_fd(), &Answer::Denied(deny.why));
-            }
+            pleas.deny(id, &deny);
             return Ok(());
         }
         other => other,

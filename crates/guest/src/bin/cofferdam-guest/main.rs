@@ -11,9 +11,11 @@
 
 extern crate alloc;
 
+mod attend;
 mod exec;
 mod first;
 mod guest;
+mod line;
 mod outbox;
 mod pleas;
 mod streams;

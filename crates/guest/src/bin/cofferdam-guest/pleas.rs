@@ -1,33 +1,42 @@
-//! Those inside who ask for a command as somebody else. The guest decides nothing about it: it takes the question and
-//! the descriptors, asks the host, and tells what came of it.
+//! Those inside who ask for a command as somebody else. The guest decides nothing about it: it passes the question to the
+//! host, and what came of it to whoever asked.
 //!
-//! Everything that is heard here comes from inside and may be anything. What it can cost is bounded: so many askers, so
-//! many bytes each, three descriptors, and nobody is waited for.
+//! It hears neither from them: each has somebody who attends to it (`attend`), and that one is heard here. What it can cost
+//! is bounded: so many askers, so many bytes each, and nobody is waited for.
 
+use crate::attend;
+use crate::line::Line;
 use crate::outbox::Outbox;
-use alloc::vec;
 use alloc::vec::Vec;
-use cofferdam_guest::wire::{Answer, Kind, PLEAS_MAX, Plea, REQUEST_MAX, Request, SOCKET};
-use core::mem::MaybeUninit;
+use cofferdam_guest::wire::{Deny, Kind, PLEAS_MAX, Plea, SOCKET};
+use cofferdam_sys::spawn;
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
-use rustix::io::{Errno, IoSliceMut};
-use rustix::net::sockopt::socket_peercred;
-use rustix::net::{
-    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendFlags,
-    SocketAddrUnix, SocketFlags, SocketType, accept_with, bind, listen, recvmsg, send, socket_with,
-};
+use rustix::fs::{OFlags, fcntl_setfl};
+use rustix::io::Errno;
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, listen, socket_with};
+use rustix::pipe::{PipeFlags, pipe_with};
+use rustix::process::{Pid, Signal, kill_process};
 
 /// What waits to be accepted.
 const BACKLOG: i32 = 64;
+/// The one asker that a line is about.
+const HERE: u32 = 1;
 
-/// The descriptors that a command is to have.
-pub(crate) type Stdio = [OwnedFd; 3];
+/// Who attends to an asker and will be its command.
+pub(crate) struct Attendant {
+    pub(crate) pid: Pid,
+    pub(crate) line: Line,
+    /// Says whether it has become the command.
+    pub(crate) status: OwnedFd,
+}
 
 struct Asker {
     /// Zero until it has asked.
     number: u32,
+    /// It was let in: the next may be.
+    came: bool,
     /// Until it leaves or is answered. One that has left counts until the host has answered it, who counts it too.
-    here: Option<(OwnedFd, Option<Stdio>)>,
+    here: Option<Attendant>,
     over: bool,
 }
 
@@ -44,6 +53,8 @@ pub(crate) struct Pleas {
     listener: Option<OwnedFd>,
     askers: Vec<Asker>,
     last: u32,
+    /// There is no process to be had for the next one. When another has ended there may be.
+    crowded: bool,
 }
 
 impl Pleas {
@@ -54,6 +65,7 @@ impl Pleas {
 
     /// The guest before this one may have the name for a moment longer: then the next command tries again.
     pub(crate) fn open(&mut self) {
+        self.crowded = false;
         if self.most > 0 && self.listener.is_none() {
             self.listener = bound().ok();
         }
@@ -61,58 +73,70 @@ impl Pleas {
 
     /// Another host knows nothing of what its predecessor was asked.
     pub(crate) fn forget(&mut self) {
-        for (socket, _) in self.askers.iter().filter_map(|asker| asker.here.as_ref()) {
-            tell(socket.as_fd(), &Answer::Denied(b"the session is another one now: try again"));
+        let deny = Deny { why: b"the session is another one now: try again" };
+        for attendant in self.askers.iter_mut().filter_map(|asker| asker.here.as_mut()) {
+            attendant.line.say(Kind::Deny, HERE, &deny);
         }
         self.askers.clear();
         self.most = 0;
     }
 
+    /// Whom to let in, and only one at a time: until it is in, it stands at the door. Where all places are taken, somebody
+    /// who is in and says nothing goes for it.
     pub(crate) fn door(&self) -> Option<BorrowedFd<'_>> {
-        self.listener.as_ref().filter(|_| self.askers.len() < self.most).map(AsFd::as_fd)
+        let room = self.askers.len() < self.most || self.silent().is_some();
+        let free = self.most > 0 && room && !self.crowded;
+        let clear = self.askers.iter().all(|asker| asker.came || asker.here.is_none());
+        self.listener.as_ref().filter(|_| free && clear).map(AsFd::as_fd)
+    }
+
+    /// The first of those who are in and have not asked.
+    fn silent(&self) -> Option<usize> {
+        self.askers.iter().position(|asker| asker.came && asker.number == 0 && asker.here.is_some())
     }
 
     /// By their place in the row, which stays theirs until `settle`.
-    pub(crate) fn sockets(&self) -> impl Iterator<Item = (usize, BorrowedFd<'_>)> {
+    pub(crate) fn lines(&self) -> impl Iterator<Item = (usize, &Line)> {
         let all = self.askers.iter().enumerate();
-        all.filter_map(|(at, asker)| asker.here.as_ref().map(|(socket, _)| (at, socket.as_fd())))
+        all.filter_map(|(at, asker)| asker.here.as_ref().map(|attendant| (at, &attendant.line)))
     }
 
+    /// Has somebody attend to who stands at the door.
     pub(crate) fn accept(&mut self) {
+        if self.askers.len() >= self.most {
+            let Some(asker) = self.silent().and_then(|at| self.askers.get_mut(at)) else { return };
+            if let Some(attendant) = &asker.here {
+                // It may be held up by what it was given, and is reaped as any other.
+                let _ = kill_process(attendant.pid, Signal::KILL);
+            }
+            asker.leave();
+        }
         let Some(listener) = &self.listener else { return };
-        if let Ok(socket) = accept_with(listener, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK) {
-            self.askers.push(Asker { number: 0, here: Some((socket, None)), over: false });
+        match attend_to(listener.as_fd()) {
+            Ok(attendant) => {
+                let here = Some(attendant);
+                self.askers.push(Asker { number: 0, came: false, here, over: false });
+            }
+            Err(_) => self.crowded = true,
         }
     }
 
-    /// One of them has said something, or has left. Whoever speaks again before the answer does not want it any more.
+    /// A process has ended.
+    pub(crate) fn reaped(&mut self, pid: Pid) {
+        self.crowded = false;
+        let is_it = |asker: &&mut Asker| asker.here.as_ref().is_some_and(|attendant| attendant.pid == pid);
+        // Its number may be another's from now on.
+        self.askers.iter_mut().filter(is_it).for_each(Asker::leave);
+    }
+
+    /// One of them has said something, or has left.
     pub(crate) fn hear(&mut self, at: usize, outbox: &mut Outbox) {
         let Some(asker) = self.askers.get_mut(at) else { return };
-        let Some((socket, stdio)) = &mut asker.here else { return };
-        let heard = match asker.number {
-            0 => receive(socket.as_fd()),
-            // Whatever it is.
-            _ => match signal_of(socket.as_fd()) {
-                Err(errno @ (Errno::AGAIN | Errno::INTR)) => Err(errno),
-                _ => Err(Errno::PIPE),
-            },
-        };
-        let bytes = match heard {
-            Ok((bytes, given)) => {
-                *stdio = Some(given);
-                bytes
-            }
-            Err(Errno::AGAIN | Errno::INTR) => return,
-            Err(_) => return asker.leave(),
-        };
-        let (Some(request), Ok(who)) = (Request::decode(&bytes), socket_peercred(&*socket)) else {
-            tell(socket.as_fd(), &Answer::Denied(b"that is no question"));
-            return asker.leave();
-        };
-        self.last += 1;
-        asker.number = self.last;
-        let pid = who.pid.as_raw_nonzero().get() as u32;
-        outbox.put(Kind::Plea, asker.number, None, &Plea { request, uid: who.uid.as_raw(), pid });
+        let Some(attendant) = &mut asker.here else { return };
+        attendant.line.flush();
+        if attendant.line.read().and_then(|()| listen_to(asker, &mut self.last, outbox)).is_err() {
+            asker.leave();
+        }
     }
 
     /// Between two rounds: nobody's place in the row changes during one.
@@ -120,13 +144,35 @@ impl Pleas {
         self.askers.retain(|asker| !asker.over);
     }
 
-    /// The host has answered this one; who it was, if it still waits.
-    pub(crate) fn take(&mut self, number: u32) -> Option<(OwnedFd, Stdio)> {
+    /// The host has answered this one; who attends to it, if it still waits.
+    pub(crate) fn take(&mut self, number: u32) -> Option<Attendant> {
         let asker = self.askers.iter_mut().find(|asker| asker.number == number && !asker.over)?;
         asker.over = true;
-        let (socket, stdio) = asker.here.take()?;
-        Some((socket, stdio?))
+        asker.here.take()
     }
+
+    pub(crate) fn deny(&mut self, number: u32, deny: &Deny<'_>) {
+        if let Some(mut attendant) = self.take(number) {
+            attendant.line.say(Kind::Deny, HERE, deny);
+        }
+    }
+}
+
+/// All that it has said. Each asks once.
+fn listen_to(asker: &mut Asker, last: &mut u32, outbox: &mut Outbox) -> Result<(), Errno> {
+    let Some(attendant) = &mut asker.here else { return Ok(()) };
+    while let Some((header, body)) = attendant.line.frame()? {
+        match (header.kind, Plea::decode(&body)) {
+            (Kind::Hello, _) => asker.came = true,
+            (Kind::Plea, Ok(plea)) if asker.number == 0 => {
+                *last += 1;
+                asker.number = *last;
+                outbox.put(Kind::Plea, asker.number, None, &plea);
+            }
+            _ => return Err(Errno::BADMSG),
+        }
+    }
+    Ok(())
 }
 
 fn bound() -> Result<OwnedFd, Errno> {
@@ -137,40 +183,10 @@ fn bound() -> Result<OwnedFd, Errno> {
     Ok(socket)
 }
 
-/// One message, whole, with exactly three descriptors. Whatever else came along is closed again.
-fn receive(socket: BorrowedFd<'_>) -> Result<(Vec<u8>, Stdio), Errno> {
-    let mut bytes = vec![0; REQUEST_MAX];
-    let mut space = vec![MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(3))];
-    let mut along = RecvAncillaryBuffer::new(&mut space);
-    let flags = RecvFlags::CMSG_CLOEXEC | RecvFlags::DONTWAIT;
-    let received = recvmsg(socket, &mut [IoSliceMut::new(&mut bytes)], &mut along, flags)?;
-    let mut given = Vec::new();
-    for message in along.drain() {
-        if let RecvAncillaryMessage::ScmRights(descriptors) = message {
-            given.extend(descriptors);
-        }
-    }
-    let cut = ReturnFlags::TRUNC | ReturnFlags::CTRUNC;
-    if received.bytes == 0 || received.flags.intersects(cut) {
-        return Err(Errno::PIPE);
-    }
-    bytes.truncate(received.bytes);
-    Ok((bytes, given.try_into().map_err(|_: Vec<OwnedFd>| Errno::INVAL)?))
-}
-
-/// Whoever does not listen hears nothing.
-pub(crate) fn tell(asker: BorrowedFd<'_>, answer: &Answer<'_>) {
-    if let Some(bytes) = answer.encode() {
-        let _ = send(asker, &bytes, SendFlags::DONTWAIT | SendFlags::NOSIGNAL);
-    }
-}
-
-/// What an asker says while its command runs: signals for it, a byte each; nothing once it has left.
-pub(crate) fn signal_of(asker: BorrowedFd<'_>) -> Result<Option<u8>, Errno> {
-    let mut bytes = [0u8; 1];
-    match rustix::net::recv(asker, &mut bytes, RecvFlags::DONTWAIT) {
-        Ok((1, _)) => Ok(Some(bytes[0])),
-        Ok(_) => Ok(None),
-        Err(errno) => Err(errno),
-    }
+fn attend_to(door: BorrowedFd<'_>) -> Result<Attendant, Errno> {
+    let (line, theirs) = Line::open()?;
+    let (status, told) = pipe_with(PipeFlags::CLOEXEC)?;
+    fcntl_setfl(&status, OFlags::NONBLOCK)?;
+    let pid = spawn::fork([theirs.as_fd(), told.as_fd(), door], None, attend::run);
+    Ok(Attendant { pid: pid.map_err(|failure| failure.errno)?, line, status })
 }
