@@ -59,8 +59,18 @@ pub fn value(
 
 /// With `EVAL_SAY` set, every miss is told with its line, for whoever wants to make it one less.
 pub fn say(what: &str, dojo: &Dojo, answer: &str, range: &Range<usize>, report: &ClaimReport) {
-    // single cases of the odd tasks are nobody's to read
-    if std::env::var_os("EVAL_SAY").is_none() || is_odd(&dojo.task) {
+    if std::env::var_os("EVAL_SAY").is_none() {
+        return;
+    }
+    // single cases of the odd tasks are nobody's to read: of those it is told which rule spoke, and no more
+    if is_odd(&dojo.task) {
+        let claim = report
+            .claims
+            .iter()
+            .find(|c| c.status.flagged() && c.bytes.0 < range.end && range.start < c.bytes.1);
+        let why =
+            claim.map(|c| (c.kind, json!(c.why)["reason"].to_string(), json!(c.why)["field"].to_string()));
+        eprintln!("[odd, {what}] {why:?}");
         return;
     }
     let line = answer[..range.start].rfind('\n').map_or(0, |n| n + 1)

@@ -43,7 +43,7 @@ pub fn align(base: &Run, new: &Run, effects: &Effects) -> Vec<Step> {
 }
 
 struct Solver<'a> {
-    profiles: &'a Profiles,
+    profiles: &'a Profiles<'a>,
     coarse: bool,
     steps: Vec<Step>,
 }

@@ -3,8 +3,10 @@
 use crate::effects::Effects;
 use cofferdam_model::{Act, ActKind, Run, Status};
 use serde_json::Value;
+use std::borrow::Cow;
+use std::cell::OnceCell;
 use std::collections::HashMap;
-use std::hash::{DefaultHasher, Hash, Hasher};
+use std::hash::{Hash, Hasher};
 
 /// What it costs to leave an act unpaired. What was done weighs more than what was said; of a reading and an effect that
 /// changed places, the effect stays.
@@ -17,17 +19,17 @@ const LEAVES: usize = 64;
 const SAMPLE: usize = 16;
 
 /// Both runs, with numbers that mean the same in both.
-pub(super) struct Profiles {
-    pub(super) base: Side,
-    pub(super) new: Side,
+pub(super) struct Profiles<'a> {
+    pub(super) base: Side<'a>,
+    pub(super) new: Side<'a>,
 }
 
 /// The inner loop goes over `briefs` only: they are small and lie side by side.
-#[derive(Default)]
-pub(super) struct Side {
+pub(super) struct Side<'a> {
     pub(super) briefs: Vec<Brief>,
-    /// Hashes of the leaves of each act's arguments, or of its words, sorted.
-    parts: Vec<Vec<u64>>,
+    /// Hashes of the leaves of each act's arguments, or of its words, sorted; made when two of them are compared.
+    parts: Vec<OnceCell<Vec<u64>>>,
+    acts: &'a [Act],
 }
 
 #[derive(Clone, Copy)]
@@ -44,8 +46,8 @@ pub(super) struct Brief {
 }
 
 #[derive(Default)]
-struct Numbers {
-    classes: HashMap<(ActKind, String), u32>,
+struct Numbers<'a> {
+    classes: HashMap<(ActKind, Cow<'a, str>), u32>,
     keys: HashMap<u64, u32>,
     contents: HashMap<u64, u32>,
 }
@@ -55,8 +57,8 @@ fn number<K: Hash + Eq>(table: &mut HashMap<K, u32>, key: K) -> u32 {
     *table.entry(key).or_insert(next)
 }
 
-impl Profiles {
-    pub(super) fn of(base: &Run, new: &Run, effects: &Effects) -> Self {
+impl<'a> Profiles<'a> {
+    pub(super) fn of(base: &'a Run, new: &'a Run, effects: &Effects) -> Self {
         let mut numbers = Numbers::default();
         Self { base: Side::of(base, effects, &mut numbers), new: Side::of(new, effects, &mut numbers) }
     }
@@ -64,13 +66,17 @@ impl Profiles {
     /// None where the two cannot be one act that changed.
     pub(super) fn pair(&self, i: usize, j: usize) -> Option<u64> {
         let (a, b) = (self.base.briefs[i], self.new.briefs[j]);
-        a.pair(b, || unlike(&self.base.parts[i], &self.new.parts[j]))
+        a.pair(b, || unlike(self.base.parts(i), self.new.parts(j)))
     }
 }
 
-impl Side {
-    fn of(run: &Run, effects: &Effects, numbers: &mut Numbers) -> Self {
-        let mut side = Self::default();
+impl<'a> Side<'a> {
+    fn of(run: &'a Run, effects: &Effects, numbers: &mut Numbers<'a>) -> Self {
+        let mut side = Self {
+            briefs: Vec::with_capacity(run.acts.len()),
+            parts: vec![OnceCell::new(); run.acts.len()],
+            acts: &run.acts,
+        };
         for act in &run.acts {
             let is_words = crate::delta::is_words(act.kind);
             let class = number(&mut numbers.classes, (act.kind, shape(act)));
@@ -88,9 +94,12 @@ impl Side {
                 status: act.status,
                 is_words,
             });
-            side.parts.push(parts(act, is_words));
         }
         side
+    }
+
+    fn parts(&self, at: usize) -> &[u64] {
+        self.parts[at].get_or_init(|| parts(&self.acts[at], self.briefs[at].is_words))
     }
 }
 
@@ -142,23 +151,49 @@ fn unlike(a: &[u64], b: &[u64]) -> u64 {
 }
 
 /// The name as far as it tells what was called: of a request the segments of its path that are no ids.
-fn shape(act: &Act) -> String {
+fn shape(act: &Act) -> Cow<'_, str> {
     if act.kind != ActKind::Egress {
-        return act.name.clone();
+        return Cow::Borrowed(&act.name);
     }
     let is_id = |segment: &str| {
         let digits = segment.chars().filter(char::is_ascii_digit).count();
         digits > 0 && (digits * 2 >= segment.len() || segment.len() >= 16)
     };
     let segments = act.name.split('/').map(|segment| if is_id(segment) { "*" } else { segment });
-    segments.collect::<Vec<_>>().join("/")
+    Cow::Owned(segments.collect::<Vec<_>>().join("/"))
 }
 
 fn hash(value: impl Hash) -> u64 {
-    // Fixed keys: the same runs are aligned the same way everywhere.
-    let mut hasher = DefaultHasher::new();
+    let mut hasher = Quick(0);
     value.hash(&mut hasher);
     hasher.finish()
+}
+
+/// Eight bytes at a time, the same everywhere. Whoever makes two texts collide gets them paired, and told as changed: what
+/// differs within a pair is looked up in the acts themselves.
+struct Quick(u64);
+
+impl Quick {
+    fn mix(&mut self, word: u64) {
+        let mixed = (self.0 ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        self.0 = mixed ^ (mixed >> 29);
+    }
+}
+
+impl Hasher for Quick {
+    fn write(&mut self, bytes: &[u8]) {
+        let mut chunks = bytes.chunks_exact(8);
+        for chunk in &mut chunks {
+            self.mix(chunk.try_into().map_or(0, u64::from_le_bytes));
+        }
+        let rest = chunks.remainder();
+        let last = rest.iter().fold(rest.len() as u64, |word, byte| word << 8 | u64::from(*byte));
+        self.mix(last);
+    }
+
+    fn finish(&self) -> u64 {
+        self.0
+    }
 }
 
 /// The same for equal values, in whatever order an object keeps its fields.
@@ -170,7 +205,7 @@ fn digest(value: &Value, depth: usize) -> u64 {
         Value::Array(items) if depth < 64 => {
             items.iter().fold(3, |so_far, inner| hash((so_far, digest(inner, depth + 1))))
         }
-        leaf => hash(leaf.to_string()),
+        leaf => hash(leaf),
     }
 }
 

@@ -148,7 +148,18 @@ impl Shape<'_> {
 
     fn sentences(&mut self, range: Range<usize>, heading: bool) {
         let text = self.text;
-        let parts = crate::ground::sentences(&text[range.clone()]);
+        let mut parts = crate::ground::sentences(&text[range.clone()]);
+        // the subject "Hello!" was sent: what closes a quote does not close the sentence around it
+        let closes = |part: &Range<usize>| {
+            let rest = &text[range.start + part.start..range.start + part.end];
+            rest.strip_prefix(['"', '”']).is_some_and(|rest| rest.starts_with([' ', ',']))
+        };
+        for at in (1..parts.len()).rev() {
+            if closes(&parts[at]) {
+                parts[at - 1].end = parts[at].end;
+                parts.remove(at);
+            }
+        }
         let last = parts.len().saturating_sub(1);
         for (at, part) in parts.into_iter().enumerate() {
             self.push(range.start + part.start..range.start + part.end, heading && at == last);

@@ -65,8 +65,8 @@ impl Judge<'_> {
             if !self.runs_on(window) {
                 continue;
             }
-            let pattern: Vec<Option<u64>> =
-                window.iter().enumerate().map(|(i, w)| (i != gap).then_some(w.exact)).collect();
+            let pattern: Vec<Option<&Word>> =
+                window.iter().enumerate().map(|(i, w)| (i != gap).then_some(w)).collect();
             for (piece, first) in self.evidence.around(&pattern, self.act, MOST) {
                 let found = &self.evidence.pieces[piece].words[first..first + long];
                 if self.same_word(piece, &found[gap], &words[at]) {

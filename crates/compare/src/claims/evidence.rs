@@ -9,8 +9,9 @@ use super::words::{Word, hash_of, words};
 use crate::effects::Effects;
 use cofferdam_model::{Act, ActKind, Run, Status};
 use serde_json::Value as Json;
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::ops::Range;
+use std::rc::Rc;
 
 /// Whose words a piece of evidence is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -44,8 +45,12 @@ pub(crate) struct Record {
 pub(crate) struct Slot {
     pub(crate) record: usize,
     pub(crate) key: String,
+    /// The same number for equal keys.
+    pub(crate) name: u32,
     /// The key's telling words.
-    pub(crate) stems: Vec<u64>,
+    pub(crate) stems: Rc<[u64]>,
+    /// What kind of field it is, as `cue.rs` has it.
+    pub(crate) cues: u32,
     pub(crate) value: Range<usize>,
 }
 
@@ -67,6 +72,8 @@ pub(crate) struct Evidence {
     pub(crate) records: Vec<Record>,
     pub(crate) slots: Vec<Slot>,
     pub(crate) seen: Vec<Seen>,
+    /// Every key with what a slot knows of it.
+    keys: HashMap<String, (u32, Rc<[u64]>, u32)>,
     /// What users said, by `Seen::same`.
     pub(crate) users: HashSet<u64>,
     /// (word, piece, index in the piece's words), sorted.
@@ -107,8 +114,15 @@ impl Evidence {
         for (key, value) in slots(&text) {
             let record = self.record_at(first, value.start);
             let end = value.end.min(self.records[record].range.end).max(value.start);
-            let stems = key_stems(&key);
-            self.slots.push(Slot { record, key, stems, value: value.start..end });
+            // a list has the same few keys in every record
+            let next = u32::try_from(self.keys.len()).unwrap_or(u32::MAX);
+            let known = self.keys.get(&key).cloned();
+            let (name, stems, cues) = known.unwrap_or_else(|| {
+                let new = (next, Rc::from(key_stems(&key)), super::cue::of_key(&key));
+                self.keys.insert(key.clone(), new.clone());
+                new
+            });
+            self.slots.push(Slot { record, key, name, stems, cues, value: value.start..end });
         }
         let first_segment = self.segments.len();
         self.segments.push((piece, 0));
@@ -126,7 +140,7 @@ impl Evidence {
             let record = self.record_at(first, found.range.start);
             let slot = self.slot_at(first_slot, found.range.start);
             let segment = self.segment_at(first_segment, found.range.start);
-            let same = hash_of(&format!("{:?}", found.value));
+            let same = found.value.mark();
             if source == Source::User {
                 self.users.insert(same);
             }
@@ -218,15 +232,22 @@ impl Evidence {
         places
     }
 
-    /// Places (piece, index of the first word) where these words stand in this order, whatever stands in the gaps.
-    pub(crate) fn around(&self, pattern: &[Option<u64>], before: usize, most: usize) -> Vec<(usize, usize)> {
-        let fixed = pattern.iter().enumerate().filter_map(|(i, w)| Some((self.holding((*w)?), i)));
-        let Some((rarest, at)) = fixed.min_by_key(|(held, _)| held.len()) else { return Vec::new() };
+    /// Places (piece, index of the first word) where these words stand in this order, in whatever form but one of them as
+    /// it is, and whatever stands in the gaps.
+    pub(crate) fn around(
+        &self,
+        pattern: &[Option<&Word>],
+        before: usize,
+        most: usize,
+    ) -> Vec<(usize, usize)> {
+        let fixed = pattern.iter().enumerate().filter_map(|(i, w)| Some((self.holding((*w)?.exact), i)));
+        let anchors = fixed.filter(|(held, _)| !held.is_empty());
+        let Some((rarest, at)) = anchors.min_by_key(|(held, _)| held.len()) else { return Vec::new() };
         let fits = |(_, piece, word): &(u64, u32, u32)| {
             let first = (*word as usize).checked_sub(at)?;
             let piece = *piece as usize;
             let run = self.pieces[piece].words.get(first..first + pattern.len())?;
-            let same = run.iter().zip(pattern).all(|(w, p)| p.is_none_or(|p| w.exact == p));
+            let same = run.iter().zip(pattern).all(|(w, p)| p.is_none_or(|p| w.stem == p.stem));
             (self.pieces[piece].act < before && same).then_some((piece, first))
         };
         rarest.iter().take(2000).filter_map(fits).take(most).collect()
@@ -234,6 +255,13 @@ impl Evidence {
 
     pub(crate) fn holds(&self, word: u64, before: usize) -> bool {
         self.holding(word).iter().any(|(_, piece, _)| self.pieces[*piece as usize].act < before)
+    }
+
+    /// Some of the words of this hash, as they were read.
+    pub(crate) fn places_of(&self, word: u64, before: usize) -> Vec<Word> {
+        let held = self.holding(word).iter().take(64);
+        let read = held.filter(|(_, piece, _)| self.pieces[*piece as usize].act < before);
+        read.map(|(_, piece, at)| self.pieces[*piece as usize].words[*at as usize]).collect()
     }
 
     fn holding(&self, word: u64) -> &[(u64, u32, u32)] {

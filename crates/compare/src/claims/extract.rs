@@ -97,14 +97,16 @@ fn of_value(text: &str, statement: usize, found: &Found) -> Raw {
 
 /// Numbers that count the answer's own steps are not about the world.
 fn is_claim(text: &str, statement: &Statement, found: &Found) -> bool {
-    if statement.label.as_ref().is_some_and(|l| l.contains(&found.range.start) && l.end >= found.range.end)
-        && matches!(found.value, Value::Amount(_))
-    {
+    let Value::Amount(amount) = &found.value else { return true };
+    let before =
+        text[statement.range.start..found.range.start].trim_end_matches([' ', '(', '#', '*', '\'', '"', '`']);
+    let word = before.rsplit(|c: char| !c.is_alphanumeric()).next().unwrap_or_default().to_ascii_lowercase();
+    let labelled =
+        statement.label.as_ref().is_some_and(|l| l.contains(&found.range.start) && l.end >= found.range.end);
+    // a number in a label counts what follows, but an id names it: `File ID '4': notes.txt`
+    if labelled && !["id", "no", "number", "ref", "reference"].contains(&&*word) {
         return false;
     }
-    let Value::Amount(amount) = &found.value else { return true };
-    let before = text[statement.range.start..found.range.start].trim_end_matches([' ', '(', '#', '*']);
-    let word = before.rsplit(|c: char| !c.is_alphanumeric()).next().unwrap_or_default().to_ascii_lowercase();
     let own =
         ["step", "task", "part", "option", "item", "point", "section", "question", "phase"].contains(&&*word);
     let mark = before.is_empty() && text[found.range.end..].starts_with(['.', ')']);
@@ -204,6 +206,9 @@ fn names(
             end += 1;
         }
         if end == at {
+            if stands_as_name(text, words, at) && free(&words[at].range()) {
+                found.push(words[at].range());
+            }
             at += 1;
             continue;
         }
@@ -219,6 +224,18 @@ fn names(
         at = end;
     }
     found
+}
+
+/// A little word with a capital in the middle of a sentence: where a name was read in its place, it is a wrong one.
+fn stands_as_name(text: &str, words: &[Word], at: usize) -> bool {
+    let word = &words[at];
+    let before = at.checked_sub(1).map(|before| &words[before]);
+    let runs_on = before.is_some_and(|b| &text[b.range().end..word.range().start] == " ");
+    word.upper
+        && word.common
+        && word.range().len() > 2
+        && runs_on
+        && !opens_sentence(text, word.range().start)
 }
 
 fn joined(text: &str, a: &Word, b: &Word) -> bool {

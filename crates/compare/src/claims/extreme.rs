@@ -8,16 +8,22 @@ use super::extract::Raw;
 use super::link::{Hit, Judge};
 use super::report::Quoted;
 use super::scan::Value;
+use super::words::hash_of;
+use std::sync::LazyLock;
 
 /// Fewer items than this make no superlative.
 const LEAST_ITEMS: usize = 3;
 
-const MOST: [&str; 8] =
-    ["largest", "biggest", "highest", "longest", "greatest", "newest", "latest", "maximum"];
-const LEAST: [&str; 8] =
-    ["smallest", "lowest", "shortest", "cheapest", "fewest", "oldest", "earliest", "minimum"];
+type Words = LazyLock<Vec<u64>>;
+
+static MOST: Words = LazyLock::new(|| {
+    hashes(&["largest", "biggest", "highest", "longest", "greatest", "newest", "latest", "maximum"])
+});
+static LEAST: Words = LazyLock::new(|| {
+    hashes(&["smallest", "lowest", "shortest", "cheapest", "fewest", "oldest", "earliest", "minimum"])
+});
 /// Those that are about time.
-const TIMES: [&str; 4] = ["newest", "latest", "oldest", "earliest"];
+static TIMES: Words = LazyLock::new(|| hashes(&["newest", "latest", "oldest", "earliest"]));
 
 impl Judge<'_> {
     /// For a claim of a statement with a superlative: what it should be instead.
@@ -28,7 +34,7 @@ impl Judge<'_> {
         hits: &[Hit],
         about: &About,
     ) -> Option<(Option<String>, Quoted)> {
-        let said = |list: &[&str]| self.says_one_of(statement, list);
+        let said = |list: &Words| self.says_one_of(statement, list);
         let (most, least) = (said(&MOST), said(&LEAST));
         // two of a kind in one statement are a comparison, and either may be meant
         let rivals = self.answer.claims.iter().filter(|c| c.statement == raw.statement && c.kind == raw.kind);
@@ -61,9 +67,8 @@ impl Judge<'_> {
         most != least && facts().any(|hit| self.extreme_of(hit, (most, timed), about) == Some(None))
     }
 
-    fn says_one_of(&self, statement: &Statement, list: &[&str]) -> bool {
-        let words = self.words_in(&statement.range);
-        words.iter().any(|w| list.iter().any(|l| w.of(self.text).eq_ignore_ascii_case(l)))
+    fn says_one_of(&self, statement: &Statement, list: &Words) -> bool {
+        self.words_in(&statement.range).iter().any(|w| list.contains(&w.exact))
     }
 
     /// Nothing, if its list has no column to be the most of; else the record that has more than this one, if any has.
@@ -105,6 +110,10 @@ impl Judge<'_> {
         }
         ahead.map(Some)
     }
+}
+
+fn hashes(words: &[&str]) -> Vec<u64> {
+    words.iter().map(|word| hash_of(word)).collect()
 }
 
 fn measure(seen: &Seen, timed: bool) -> Option<f64> {

@@ -52,6 +52,8 @@ pub type Fit = [f32; FITS.len()];
 
 /// What the statement itself says beside the claim is not what was meant in its place: the index of `said-in-block`.
 pub(super) const SAID_BESIDE: usize = 18;
+/// And of `said-elsewhere`.
+pub(super) const SAID_ELSEWHERE: usize = 19;
 
 /// Words before a claim that may name the key of its value.
 const NEAR: usize = 6;
@@ -76,8 +78,8 @@ const CUES: [(&[&str], &[&str]); 5] = [
 ];
 
 /// Beginnings of keys that hold when something begins, and when it ends.
-const STARTS: [&str; 4] = ["start", "begin", "from", "depart"];
-const ENDS: [&str; 4] = ["end", "until", "arriv", "finish"];
+pub(super) const STARTS: [&str; 4] = ["start", "begin", "from", "depart"];
+pub(super) const ENDS: [&str; 4] = ["end", "until", "arriv", "finish"];
 
 /// What is the same for all candidates of a claim.
 pub(super) struct Setting<'a> {
@@ -172,7 +174,7 @@ impl<'a> Setting<'a> {
         let id = slot.is_some_and(|s| s.key == "id" || s.key.ends_with(" id"));
         let (cue, other_cue) = self.cued(spot);
         let own_key = slot.is_some_and(|s| {
-            judge.keys[self.own_at].iter().any(|own| judge.evidence.slots[*own].key == s.key)
+            judge.keys[self.own_at].iter().any(|own| judge.evidence.slots[*own].name == s.name)
         });
         let asked = &judge.asked;
         [
@@ -272,7 +274,7 @@ impl<'a> Setting<'a> {
     fn usual_key(&self, claims: &[usize], spot: &Seen) -> f32 {
         let Some(slot) = spot.slot else { return 0.0 };
         let slots = &self.judge.evidence.slots;
-        let under = |at: &&usize| self.judge.keys[**at].iter().any(|s| slots[*s].key == slots[slot].key);
+        let under = |at: &&usize| self.judge.keys[**at].iter().any(|s| slots[*s].name == slots[slot].name);
         if claims.is_empty() {
             return 0.0;
         }
@@ -304,7 +306,7 @@ impl<'a> Setting<'a> {
     }
 }
 
-fn begins_with(key: &str, words: &[&str]) -> bool {
+pub(super) fn begins_with(key: &str, words: &[&str]) -> bool {
     words.iter().any(|word| key.starts_with(word))
 }
 

@@ -3,9 +3,12 @@
 
 use super::about::{About, question};
 use super::answer::{Manner, Statement};
+use super::bind::Binding;
+use super::context::Instead;
 use super::evidence::{Evidence, Source};
 use super::extract::{Answer, Raw, within};
 use super::moment;
+use super::rank::Ranking;
 use super::report::{Claim, ClaimKind, ClaimStatus, Quoted, Why};
 use super::scan::Value;
 use super::status::{self, Deed};
@@ -43,6 +46,8 @@ pub(crate) struct Judge<'r> {
     pub(super) keys: Vec<Vec<usize>>,
     /// What the user's last words are about.
     pub(super) asked: About,
+    /// Which records the parts of the answer tell of.
+    pub(super) binding: Binding,
 }
 
 impl<'r> Judge<'r> {
@@ -54,19 +59,21 @@ impl<'r> Judge<'r> {
         answer: &'r Answer,
     ) -> Self {
         let asked = About::of_words(evidence, question(run, act));
-        let mut judge = Self { run, evidence, act, text, answer, homes: Vec::new(), keys: Vec::new(), asked };
+        let (homes, keys, binding) = (Vec::new(), Vec::new(), Binding::default());
+        let mut judge = Self { run, evidence, act, text, answer, homes, keys, asked, binding };
         for raw in &answer.claims {
             let (homes, slots) = judge.places(raw);
             judge.homes.push(homes);
             // only which keys they are is ever asked
             let mut keys: Vec<usize> = Vec::new();
             for slot in slots {
-                if !keys.iter().any(|known| evidence.slots[*known].key == evidence.slots[slot].key) {
+                if !keys.iter().any(|known| evidence.slots[*known].name == evidence.slots[slot].name) {
                     keys.push(slot);
                 }
             }
             judge.keys.push(keys);
         }
+        judge.binding = Binding::of(answer, &judge.homes);
         judge
     }
 
@@ -92,11 +99,18 @@ impl<'r> Judge<'r> {
         (found.iter().map(home).collect(), found.iter().filter_map(slot).collect())
     }
 
-    pub(crate) fn claim(&self, raw: &Raw) -> Claim {
+    /// The claim as it is judged by itself, and how its value stands beside the others that were read.
+    pub(super) fn claim(&self, raw: &Raw) -> (Claim, Option<Ranking>) {
         let statement = &self.answer.statements[raw.statement];
-        let (status, why, evidence) = self.judge(raw, statement);
+        let ((status, why, evidence), ranking) = if raw.kind == ClaimKind::Status {
+            (self.deed(raw, statement), None)
+        } else {
+            let about = self.about(raw, statement);
+            let ranking = self.ranking(raw, statement, &about);
+            (self.judge(raw, statement, &about, ranking.as_ref()), ranking)
+        };
         let range = if why == Why::Nowhere { self.unread(raw) } else { raw.range.clone() };
-        Claim {
+        let claim = Claim {
             act: self.act,
             bytes: (range.start, range.end),
             text: self.text[range].to_owned(),
@@ -106,20 +120,23 @@ impl<'r> Judge<'r> {
             status,
             why,
             evidence,
-        }
+        };
+        (claim, ranking)
     }
 
-    fn judge(&self, raw: &Raw, statement: &Statement) -> (ClaimStatus, Why, Vec<Quoted>) {
-        if raw.kind == ClaimKind::Status {
-            return self.deed(raw, statement);
-        }
-        let about = self.about(raw, statement);
+    fn judge(
+        &self,
+        raw: &Raw,
+        statement: &Statement,
+        about: &About,
+        ranking: Option<&Ranking>,
+    ) -> (ClaimStatus, Why, Vec<Quoted>) {
         let mut hits = self.hits(raw);
         if hits.is_empty() {
-            hits = self.digits(raw, &about);
+            hits = self.digits(raw, about);
         }
         if hits.is_empty() {
-            return self.not_found(raw, statement);
+            return self.not_found(raw, statement, about);
         }
         hits.sort_by(|a, b| {
             let share = |h: &Hit| about.of(h.record);
@@ -128,31 +145,10 @@ impl<'r> Judge<'r> {
                 .then(self.source(a).cmp(&self.source(b)))
                 .then((a.piece, a.range.start).cmp(&(b.piece, b.range.start)))
         });
-        let lead = self.lead(raw, statement, &about);
-        // rules that go by what stands around are believed where nothing that was said fits there best of all
-        let most = self.is_the_most(statement, &hits, &about);
-        let open = !most && lead.as_ref().is_none_or(|lead| lead.by > 0.0);
-        let around = |found: &dyn Fn() -> Option<(Option<String>, Quoted)>| if open { found() } else { None };
         if statement.manner != Manner::NotAsserted
-            && let Some((field, found)) = around(&|| self.other_value(raw, statement, &hits, &about))
-                .or_else(|| self.apart(raw))
-                .or_else(|| self.not_the_most(raw, statement, &hits, &about))
-                .or_else(|| around(&|| self.among_the_same_words(raw)))
-                .or_else(|| self.not_its_address(raw))
-                .or_else(|| self.not_done_with(raw))
+            && let Some((status, why)) = self.doubt(raw, statement, &hits, about, ranking)
         {
-            return (ClaimStatus::Contradicted, Why::OtherValue { field, found }, Vec::new());
-        }
-        if statement.manner != Manner::NotAsserted
-            && let Some(found) = self.other_company(raw, statement)
-        {
-            return (ClaimStatus::Contradicted, Why::OtherValue { field: None, found }, Vec::new());
-        }
-        if statement.manner != Manner::NotAsserted
-            && !most
-            && let Some((field, found)) = self.outranked(lead.as_ref(), &about)
-        {
-            return (ClaimStatus::Unsupported, Why::Likelier { field, found }, Vec::new());
+            return (status, why, Vec::new());
         }
         let users = hits.iter().all(|h| self.source(h) == Source::User);
         let quoted: Vec<Quoted> = hits.iter().take(3).map(|h| self.quote(h.piece, h.range.clone())).collect();
@@ -162,6 +158,42 @@ impl<'r> Judge<'r> {
             (false, true) => (ClaimStatus::Supported, Why::Verbatim, quoted),
             (false, false) => (ClaimStatus::Supported, Why::SameValue, quoted),
         }
+    }
+
+    /// What speaks against a claim whose value was read somewhere.
+    fn doubt(
+        &self,
+        raw: &Raw,
+        statement: &Statement,
+        hits: &[Hit],
+        about: &About,
+        ranking: Option<&Ranking>,
+    ) -> Option<(ClaimStatus, Why)> {
+        // rules that go by what stands around are believed where nothing that was said fits there best of all
+        let most = self.is_the_most(statement, hits, about);
+        let open = !most && ranking.is_none_or(|ranking| ranking.by > 0.0);
+        let around = |found: &dyn Fn() -> Option<Instead>| if open { found() } else { None };
+        let same_words = || self.among_the_same_words(raw).filter(|(_, sure)| open || *sure && !most);
+        let contradicted = around(&|| self.other_value(raw, statement, hits, about))
+            .or_else(|| self.apart(raw))
+            .or_else(|| self.not_the_most(raw, statement, hits, about))
+            .or_else(|| same_words().map(|(found, _)| found))
+            .or_else(|| self.not_its_address(raw))
+            .or_else(|| self.not_done_with(raw))
+            .or_else(|| self.not_done_to(raw, statement))
+            .or_else(|| around(&|| self.not_of_its_subject(raw, statement)))
+            .or_else(|| self.not_of_its_items(raw))
+            .or_else(|| self.not_its_start(raw, statement, hits))
+            .or_else(|| self.not_the_writer(raw, statement, about))
+            .or_else(|| self.other_company(raw, statement).map(|found| (None, found)));
+        if let Some((field, found)) = contradicted {
+            return Some((ClaimStatus::Contradicted, self.other(field, found)));
+        }
+        if let Some(again) = self.said_twice(raw) {
+            return Some((ClaimStatus::Unsupported, Why::SaidTwice { bytes: (again.start, again.end) }));
+        }
+        let (field, found) = self.outranked(raw, ranking, about).filter(|_| !most)?;
+        Some((ClaimStatus::Unsupported, self.likelier(field, found)))
     }
 
     /// Of a name, the words that stand nowhere: `Participants` of `Participants Emma`, where Emma was read.
@@ -183,7 +215,7 @@ impl<'r> Judge<'r> {
     pub(super) fn against(&self, raw: &Raw, statement: &Statement) -> Vec<&'static str> {
         let mut hits = self.hits(raw);
         if raw.kind == ClaimKind::Status || hits.is_empty() {
-            let flagged = self.judge(raw, statement).0.flagged();
+            let flagged = self.claim(raw).0.status.flagged();
             return if flagged { vec!["nowhere"] } else { Vec::new() };
         }
         let about = self.about(raw, statement);
@@ -195,6 +227,12 @@ impl<'r> Judge<'r> {
             ("same-words", self.among_the_same_words(raw).is_some()),
             ("address", self.not_its_address(raw).is_some()),
             ("done-with", self.not_done_with(raw).is_some()),
+            ("done-to", self.not_done_to(raw, statement).is_some()),
+            ("writer", self.not_the_writer(raw, statement, &about).is_some()),
+            ("subject", self.not_of_its_subject(raw, statement).is_some()),
+            ("items", self.not_of_its_items(raw).is_some()),
+            ("start", self.not_its_start(raw, statement, &hits).is_some()),
+            ("twice", self.said_twice(raw).is_some()),
             ("company", self.other_company(raw, statement).is_some()),
         ];
         if statement.manner == Manner::NotAsserted {
@@ -291,7 +329,7 @@ impl<'r> Judge<'r> {
         within(&self.answer.words, range, |w| w.range().start)
     }
 
-    fn not_found(&self, raw: &Raw, statement: &Statement) -> (ClaimStatus, Why, Vec<Quoted>) {
+    fn not_found(&self, raw: &Raw, statement: &Statement, about: &About) -> (ClaimStatus, Why, Vec<Quoted>) {
         if statement.manner == Manner::NotAsserted {
             return (ClaimStatus::NotCheckable, Why::NotAsserted, Vec::new());
         }
@@ -301,10 +339,9 @@ impl<'r> Judge<'r> {
         if raw.value.is_none() {
             return self.unknown_name(raw, statement);
         }
-        let about = self.about(raw, statement);
-        let instead = if self.counts_things(raw) { None } else { self.instead(raw, statement, &about) };
+        let instead = if self.counts_things(raw) { None } else { self.instead(raw, statement, about) };
         match instead {
-            Some((field, found)) => (ClaimStatus::Contradicted, Why::OtherValue { field, found }, Vec::new()),
+            Some((field, found)) => (ClaimStatus::Contradicted, self.other(field, found), Vec::new()),
             None => (ClaimStatus::Unsupported, Why::Nowhere, Vec::new()),
         }
     }
@@ -324,17 +361,19 @@ impl<'r> Judge<'r> {
             return (ClaimStatus::NotCheckable, Why::NoReferent, Vec::new());
         }
         let phrase = self.words_in(if statement.heading { &statement.range } else { &raw.range });
-        // a heading of two words is the answer's own more often than not
-        let phrase_of = if statement.heading && phrase.len() < 3 { &[] } else { phrase };
+        // a heading of two words is the answer's own more often than not, unless its like were read
+        let own = statement.heading && phrase.len() < 3 && !self.lists_what_was_read(raw, statement);
+        let phrase_of = if own { &[] } else { phrase };
         if let Some(found) = self.one_word_off(phrase_of).filter(|_| {
             statement.heading || raw.kind == ClaimKind::Quote || phrase.iter().all(|w| w.upper || w.common)
         }) {
-            return (ClaimStatus::Contradicted, Why::OtherValue { field: None, found }, Vec::new());
+            return (ClaimStatus::Contradicted, self.other(None, found), Vec::new());
         }
-        if !self.in_title_label(raw, statement)
-            && let Some(found) = self.other_company(raw, statement)
-        {
-            return (ClaimStatus::Contradicted, Why::OtherValue { field: None, found }, Vec::new());
+        let sure = || self.among_the_same_words(raw).filter(|(_, sure)| *sure).map(|(found, _)| found.1);
+        let company =
+            if self.in_title_label(raw, statement) { None } else { self.other_company(raw, statement) };
+        if let Some(found) = company.or_else(sure) {
+            return (ClaimStatus::Contradicted, self.other(None, found), Vec::new());
         }
         let telling = |w: &&Word| !w.common && w.range().len() > 2;
         let missing = phrase
@@ -356,6 +395,19 @@ impl<'r> Judge<'r> {
             }
             _ => (ClaimStatus::Unsupported, Why::Nowhere, Vec::new()),
         }
+    }
+
+    /// Whether headings of the same list are titles that were read as they are.
+    fn lists_what_was_read(&self, raw: &Raw, statement: &Statement) -> bool {
+        let others =
+            self.answer.statements.iter().enumerate().filter(|(at, other)| {
+                *at != raw.statement && other.heading && other.under == statement.under
+            });
+        let mut titles = others.map(|(_, other)| self.words_in(&other.range)).filter(|words| words.len() > 1);
+        titles.any(|words| {
+            let phrase: Vec<u64> = words.iter().map(|w| w.exact).collect();
+            !self.evidence.phrase(&phrase, self.act, 1).is_empty()
+        })
     }
 
     /// `TechServices Support` where `Tech Services Support` was read: the same letters, cut into other words.

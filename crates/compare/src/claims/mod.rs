@@ -5,24 +5,31 @@
 mod about;
 pub(crate) mod amount;
 pub(crate) mod answer;
+mod bind;
 mod company;
 mod context;
+mod cue;
 mod derive;
 pub(crate) mod evidence;
+mod exchange;
 mod extract;
 mod extreme;
 mod fit;
 pub(crate) mod layout;
 mod link;
 pub(crate) mod moment;
+mod naming;
 mod rank;
 mod reading;
 mod report;
 mod rival;
 pub(crate) mod scan;
 mod status;
+mod subject;
 mod together;
+mod twice;
 mod usual;
+mod whom;
 pub(crate) mod words;
 
 pub use amount::{Amount, Unit};
@@ -45,7 +52,9 @@ pub fn check(run: &Run) -> ClaimReport {
         let text = &run.acts[act].text;
         let answer = extract::extract(text);
         let judge = link::Judge::new(run, &evidence, act, text, &answer);
-        let mut claims: Vec<Claim> = answer.claims.iter().map(|raw| judge.claim(raw)).collect();
+        let (mut claims, rankings): (Vec<Claim>, Vec<_>) =
+            answer.claims.iter().map(|raw| judge.claim(raw)).unzip();
+        judge.exchanged(&mut claims, &rankings);
         derive::derive(&judge, &mut claims);
         report.claims.extend(claims);
     }
@@ -180,8 +189,8 @@ mod tests {
             said,
             [
                 "the answer says `Team Sync`, but `title` of what it is about is `Lunch with Sarah` (act 1)",
-                "the answer says `12:30 PM`, but `start time` of what it is about is `10:00:00` (act 1)",
-                "the answer says `10:00 AM`, but `start time` of what it is about is `12:30:00` (act 1)",
+                "the answer says `12:30 PM`, but `start time` of `Team Sync` is `10:00:00` (act 1)",
+                "the answer says `10:00 AM`, but `start time` of `Lunch with Sarah` is `12:30:00` (act 1)",
             ]
         );
     }
@@ -369,6 +378,89 @@ mod tests {
         assert!(statuses(&run).contains(&("50.25".into(), Contradicted)), "{:?}", statuses(&run));
         run.acts[3].text = "I have sent 98.70 to the account.".into();
         assert!(statuses(&run).contains(&("98.70".into(), Supported)), "{:?}", statuses(&run));
+    }
+
+    #[test]
+    fn the_same_twice_in_one_breath_is_doubted() {
+        let read = "- user: Dora\n- user: Eve\n";
+        let of = |answer: &str| statuses(&asked("?", read, answer));
+        assert!(of("The members are Dora and Dora.").iter().all(|(_, s)| *s == Unsupported));
+        assert!(of("The members are Dora and Eve.").iter().all(|(_, s)| *s == Supported));
+        assert!(of("It is for Dora. I know Dora well.").iter().all(|(_, s)| *s == Supported));
+    }
+
+    #[test]
+    fn whom_something_was_sent_to_is_whom_the_call_was_given() {
+        let mut run = asked("Tell Bob.", "- user: Alice\n- user: Bob\n", "I sent a direct message to Alice.");
+        let mut send = act(ActKind::Tool, "send_direct_message", "None");
+        send.args = serde_json::json!({ "recipient": "Bob", "body": "Alice is ill." });
+        run.acts.insert(2, send);
+        assert!(statuses(&run).contains(&("Alice".into(), Contradicted)), "{:?}", statuses(&run));
+        run.acts[3].text = "I sent a direct message to Bob.".into();
+        assert!(statuses(&run).contains(&("Bob".into(), Supported)), "{:?}", statuses(&run));
+        run.acts[3].text = "I have not sent a direct message to Alice.".into();
+        assert!(!statuses(&run).contains(&("Alice".into(), Contradicted)), "{:?}", statuses(&run));
+    }
+
+    #[test]
+    fn who_wrote_is_who_sent_the_message() {
+        let read = "- body: I read an interesting article about jobs.\n  sender: Bob\n- body: Yesterday I had a great lunch in the restaurant near the office.\n  sender: Eve\n";
+        let of = |answer: &str| statuses(&asked("Who wrote about a restaurant?", read, answer));
+        let wrong = of("I found a message from Bob about a great lunch in a restaurant near the office.");
+        assert!(wrong.contains(&("Bob".into(), Contradicted)), "{wrong:?}");
+        let right = of("I found a message from Eve about a great lunch in a restaurant near the office.");
+        assert!(right.contains(&("Eve".into(), Supported)), "{right:?}");
+    }
+
+    #[test]
+    fn a_value_is_held_against_the_line_and_the_key_of_its_subject() {
+        let rows = "content: 'name,email,rating\n  Olivia Smith,olivia@x.org,4,Very happy.\n  Mia Anderson,mia@x.org,2,Expected more.\n'\n";
+        let of = |answer: &str| statuses(&asked("What did they rate?", rows, answer));
+        assert!(of("1. Olivia Smith: 2\n2. Mia Anderson: 2").contains(&("2".into(), Contradicted)));
+        assert!(of("1. Olivia Smith: 4\n2. Mia Anderson: 2").iter().all(|(_, s)| *s == Supported));
+        let of = |answer: &str| statuses(&asked("How large?", FILES, answer));
+        assert!(of("The file notes.txt has a size of 77.").contains(&("77".into(), Contradicted)));
+        assert!(of("The file notes.txt has a size of 120.").contains(&("120".into(), Supported)));
+    }
+
+    #[test]
+    fn an_end_is_no_start() {
+        let of = |answer: &str| statuses(&asked("When is the sync?", EVENTS, answer));
+        assert!(of("Team Sync is at 11:00.").contains(&("11:00".into(), Contradicted)));
+        assert!(of("Team Sync ends at 11:00.").contains(&("11:00".into(), Supported)));
+        assert!(of("Team Sync is at 10:00.").contains(&("10:00".into(), Supported)));
+    }
+
+    #[test]
+    fn words_in_another_form_are_the_same_words() {
+        let read = "- subject: Your Facebook security code\n  body: The code is 463820.\n- subject: Hiking Trip\n  body: Bring snacks to the Hiking Trip.\n";
+        let of = |answer: &str| statuses(&asked("What is my Facebook security code?", read, answer));
+        let wrong = of("I found mails about Hiking security codes.");
+        assert!(wrong.contains(&("Hiking".into(), Contradicted)), "{wrong:?}");
+        let right = of("I found mails about Facebook security codes.");
+        assert!(right.contains(&("Facebook".into(), Supported)), "{right:?}");
+    }
+
+    #[test]
+    fn an_address_with_another_persons_name_is_not_its() {
+        let read = "location: Central Park\nparticipants: sarah.connor@x.org\nnote: Sarah comes to the Park.";
+        let of = |answer: &str| statuses(&asked("Who comes?", read, answer));
+        let wrong = of("It is with Park (sarah.connor@x.org).");
+        assert!(wrong.contains(&("Park".into(), Contradicted)), "{wrong:?}");
+        let right = of("It is with Sarah (sarah.connor@x.org).");
+        assert!(right.iter().all(|(_, status)| *status == Supported), "{right:?}");
+    }
+
+    #[test]
+    fn two_values_in_each_others_place_are_both_doubted() {
+        let read = "- amount: 200.0\n  date: 2022-02-12\n  subject: New year gift\n- amount: 50.0\n  date: 2022-03-01\n  subject: Music subscription\n- amount: 10.0\n  date: 2022-03-07\n  subject: Sushi dinner\n";
+        let of = |answer: &str| super::check(&asked("What did I pay?", read, answer));
+        let wrong =
+            of("- You paid $50 for the new year gift.\n- You paid $200 for the music subscription.\n");
+        assert_eq!(wrong.claims.iter().filter(|c| c.status.flagged()).count(), 2, "{wrong:#?}");
+        let right =
+            of("- You paid $200 for the new year gift.\n- You paid $50 for the music subscription.\n");
+        assert!(right.claims.iter().all(|c| !c.status.flagged()), "{right:#?}");
     }
 
     #[test]

@@ -98,14 +98,21 @@ pub enum Why {
     OtherValue {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         field: Option<String>,
+        /// What the record calls itself: its title, subject, name.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        of: Option<String>,
         found: Quoted,
     },
     /// It was read, but by all that stands around it this one belongs there: a likelihood, and no proof.
     Likelier {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         field: Option<String>,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        of: Option<String>,
         found: Quoted,
     },
+    /// The same is named once more in one enumeration, there.
+    SaidTwice { bytes: (usize, usize) },
     /// The date falls on another weekday.
     OtherWeekday { date: String, weekday: String },
     /// The call that would have done it failed, was refused or never ran.
@@ -195,21 +202,28 @@ impl Claim {
     fn say(&self) -> String {
         let said = format!("the answer says `{}`", self.text);
         match &self.why {
-            Why::OtherValue { field: Some(field), found } => {
+            Why::OtherValue { field, of, found } => {
+                let whose = match (field, of) {
+                    (Some(field), Some(of)) => format!("`{field}` of `{of}` is"),
+                    (Some(field), None) => format!("`{field}` of what it is about is"),
+                    (None, Some(of)) => format!("the passage it is about, in `{of}`, says"),
+                    (None, None) => "the passage it is about says".to_owned(),
+                };
+                format!("{said}, but {whose} `{}` (act {})", found.text, found.place.act)
+            }
+            Why::Likelier { field, of, found } => {
+                let whose = match (field, of) {
+                    (Some(field), Some(of)) => format!(" (`{field}` of `{of}`)"),
+                    (Some(one), None) | (None, Some(one)) => format!(" (`{one}`)"),
+                    (None, None) => String::new(),
+                };
                 format!(
-                    "{said}, but `{field}` of what it is about is `{}` (act {})",
+                    "{said}, where `{}`{whose} of act {} fits better: look which of the two was meant",
                     found.text, found.place.act
                 )
             }
-            Why::OtherValue { field: None, found } => {
-                format!("{said}, but the passage it is about says `{}` (act {})", found.text, found.place.act)
-            }
-            Why::Likelier { field, found } => {
-                let field = field.as_ref().map(|field| format!(" (`{field}`)")).unwrap_or_default();
-                format!(
-                    "{said}, where `{}`{field} of act {} fits better: look which of the two was meant",
-                    found.text, found.place.act
-                )
+            Why::SaidTwice { .. } => {
+                format!("{said} twice in one enumeration: look which other one was meant")
             }
             Why::OtherWeekday { date, weekday } => format!("{said}, but {date} is a {weekday}"),
             Why::NotDone { act, name } => format!("{said}, but `{name}` (act {act}) did not succeed"),

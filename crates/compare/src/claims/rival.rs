@@ -31,6 +31,23 @@ pub(super) const LEAST: f32 = 2.0;
 /// Below this no record is what the statement is about.
 const ENOUGH: f32 = 0.35;
 
+/// Words that tell how things were before they were changed.
+const BEFORE: [&str; 13] = [
+    "had",
+    "was",
+    "were",
+    "current",
+    "currently",
+    "previous",
+    "previously",
+    "existing",
+    "original",
+    "found",
+    "saw",
+    "from",
+    "old",
+];
+
 type Score<'s> = dyn Fn(usize, usize, Option<usize>) -> f32 + 's;
 /// A score, the slot and what stands there.
 type Rival = (f32, Option<usize>, Quoted);
@@ -77,14 +94,32 @@ impl Judge<'_> {
         if theirs < ahead || theirs < ENOUGH || self.is_said(raw, &found.text, &statement.block) {
             return None;
         }
+        // what something was before a call changed it
+        let done = slot.is_some_and(|s| {
+            self.evidence.pieces[self.evidence.records[self.evidence.slots[s].record].piece].source
+                == Source::Did
+        });
+        if done
+            && self.is_fact(best.piece)
+            && key_of(best.slot) == key_of(slot)
+            && self.says_before(statement)
+        {
+            return None;
+        }
         Some((key_of(slot).map(str::to_owned), found))
+    }
+
+    /// Whether a statement tells how things were.
+    fn says_before(&self, statement: &Statement) -> bool {
+        let words = self.words_in(&statement.range);
+        words.iter().any(|w| BEFORE.iter().any(|b| w.of(self.text).eq_ignore_ascii_case(b)))
     }
 
     /// The score of a value's own places, and the best place of another value under the same key.
     fn rival_value(&self, value: &Value, best: &Hit, score: &Score<'_>) -> (f32, Option<Rival>) {
         let (mut mine, mut top) = (0.0_f32, (0.0_f32, None));
         let (mut homes, mut rivals) = (Vec::new(), Vec::new());
-        let key = |slot: Option<usize>| slot.map(|s| self.evidence.slots[s].key.as_str());
+        let key = |slot: Option<usize>| slot.map(|s| self.evidence.slots[s].name);
         let before = self.evidence.seen.partition_point(|s| self.evidence.pieces[s.piece].act < self.act);
         for seen in self.evidence.seen[..before].iter().filter(|s| value.like(&s.found.value)) {
             let scored = score(seen.record, seen.segment, seen.slot);
@@ -98,7 +133,7 @@ impl Judge<'_> {
             }
         }
         // of several values in one slot none contradicts another, unless the slot is a text of many lines
-        let beside = |s: &Seen, (record, key_of, segment): &(usize, Option<&str>, usize)| {
+        let beside = |s: &Seen, (record, key_of, segment): &(usize, Option<u32>, usize)| {
             (s.record, key(s.slot)) == (*record, *key_of) && (s.segment == *segment || self.alone(s))
         };
         rivals.retain(|(_, s)| !homes.iter().any(|home| beside(s, home)));
@@ -144,7 +179,7 @@ impl Judge<'_> {
             .slots
             .iter()
             .enumerate()
-            .filter(|(_, s)| s.key == slot.key && s.value.len() < 60 && self.counts(s.record))
+            .filter(|(_, s)| s.name == slot.name && s.value.len() < 60 && self.counts(s.record))
         {
             let piece = &self.evidence.pieces[self.evidence.records[other.record].piece];
             let held = within(&piece.words, &other.value, |w| w.range().start);

@@ -4,6 +4,7 @@
 use super::amount::{self, Amount, Unit};
 use super::moment::{self, Date, Time};
 use serde::{Deserialize, Serialize};
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::ops::Range;
 
 /// A value that can be compared.
@@ -37,6 +38,21 @@ impl Value {
             }
             (said, read) => said == read,
         }
+    }
+
+    /// The same for equal values.
+    pub(crate) fn mark(&self) -> u64 {
+        // fixed keys: reports do not depend on the process
+        let mut hasher = DefaultHasher::new();
+        std::mem::discriminant(self).hash(&mut hasher);
+        match self {
+            Self::Amount(a) => (a.value.to_bits(), a.step.to_bits(), a.unit, a.loose).hash(&mut hasher),
+            Self::Date(date) => date.hash(&mut hasher),
+            Self::Time(time) => time.hash(&mut hasher),
+            Self::Weekday(day) => day.hash(&mut hasher),
+            Self::Email(text) | Self::Url(text) | Self::Id(text) => text.hash(&mut hasher),
+        }
+        hasher.finish()
     }
 
     /// Whether the two are of one kind, so that one could stand in the other's place.

@@ -3,11 +3,11 @@
 //! base for one of the new run. A value that an agent chose, mixed up or made up is never noise.
 
 use super::edits::{self, Edit};
-use super::tokens::{Shape, shape, tokens};
+use super::tokens::{Shape, may_have_shape, shape, tokens};
 use cofferdam_model::{ActKind, Run};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -44,32 +44,49 @@ pub struct Renaming {
     pub to: String,
 }
 
-/// What a run knows, and since when.
-#[derive(Default)]
+/// What a run knows of the values in question, and since when.
 struct Known<'a> {
+    /// Sorted: nothing else is looked for.
+    values: Vec<&'a str>,
+    facts: Vec<Fact>,
+}
+
+#[derive(Clone, Copy, Default)]
+struct Fact {
     /// The act whose result first had it.
-    results: HashMap<&'a str, usize>,
+    result: Option<usize>,
     /// From the operator or the user.
-    given: HashSet<&'a str>,
-    all: HashSet<&'a str>,
+    given: bool,
+    anywhere: bool,
 }
 
 impl<'a> Known<'a> {
-    fn of(run: &'a Run) -> Self {
-        let mut known = Self::default();
+    fn of(run: &Run, values: Vec<&'a str>) -> Self {
+        let mut known = Self { facts: vec![Fact::default(); values.len()], values };
         for (at, act) in run.acts.iter().enumerate() {
-            known.all.extend(tokens(&act.name));
-            strings(&act.args, &mut |text| known.all.extend(tokens(text)), 0);
-            known.all.extend(tokens(&act.text));
-            match act.kind {
-                ActKind::Instructed | ActKind::Told => known.given.extend(tokens(&act.text)),
-                ActKind::Said => {}
-                _ => tokens(&act.text).for_each(|token| {
-                    known.results.entry(token).or_insert(at);
-                }),
-            }
+            known.see(&act.name, |fact| fact.anywhere = true);
+            strings(&act.args, &mut |text| known.see(text, |fact| fact.anywhere = true), 0);
+            let given = matches!(act.kind, ActKind::Instructed | ActKind::Told);
+            let result = !given && act.kind != ActKind::Said;
+            known.see(&act.text, |fact| {
+                fact.anywhere = true;
+                fact.given |= given;
+                fact.result = fact.result.or(result.then_some(at));
+            });
         }
         known
+    }
+
+    fn see(&mut self, text: &str, mut tell: impl FnMut(&mut Fact)) {
+        for token in tokens(text).filter(|token| may_have_shape(token)) {
+            if let Ok(at) = self.values.binary_search(&token) {
+                tell(&mut self.facts[at]);
+            }
+        }
+    }
+
+    fn fact(&self, value: &str) -> Fact {
+        self.values.binary_search(&value).map_or_else(|_| Fact::default(), |at| self.facts[at])
     }
 }
 
@@ -97,11 +114,11 @@ struct Candidate {
 impl Candidate {
     /// Both runs show where it came from: from results before, or from chance.
     fn is_dealt(&self, old: &Known<'_>, fresh: &Known<'_>) -> bool {
-        let before = |known: &Known<'_>, value: &str, at| known.results.get(value).is_some_and(|s| *s < at);
-        let world = before(old, &self.from, self.at.0) && before(fresh, &self.to, self.at.1);
+        let (from, to) = (old.fact(&self.from), fresh.fact(&self.to));
+        let before = |fact: Fact, at: usize| fact.result.is_some_and(|since| since < at);
+        let world = before(from, self.at.0) && before(to, self.at.1);
         let chance = matches!(self.shape, Shape::Random | Shape::Port);
-        world
-            || (chance && !old.given.contains(self.from.as_str()) && !fresh.given.contains(self.to.as_str()))
+        world || (chance && !from.given && !to.given)
     }
 }
 
@@ -110,7 +127,7 @@ fn candidates(base: &Run, new: &Run, pairs: &[(usize, usize)]) -> HashSet<Candid
     for (i, j) in pairs.iter().copied() {
         let (a, b) = (&base.acts[i], &new.acts[j]);
         let mut see = |a: &str, b: &str, chosen: bool| {
-            for (from, to) in zipped(a, b).into_iter().flatten().filter(|(from, to)| from != to) {
+            for (from, to) in zipped(a, b).into_iter().flatten() {
                 if let Some(shape) = shape(from).filter(|s| shape(to) == Some(*s)) {
                     found.insert(Candidate { from: from.into(), to: to.into(), shape, chosen, at: (i, j) });
                 }
@@ -144,12 +161,16 @@ impl Renamings {
         if candidates.is_empty() {
             return Self::default();
         }
-        let (old, fresh) = (Known::of(base), Known::of(new));
+        let mut values: Vec<&str> =
+            candidates.iter().flat_map(|one| [one.from.as_str(), one.to.as_str()]).collect();
+        values.sort_unstable();
+        values.dedup();
+        let (old, fresh) = (Known::of(base, values.clone()), Known::of(new, values));
         let mut forward: BTreeMap<&str, BTreeSet<(&str, NoiseKind)>> = BTreeMap::new();
         let mut backward: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
         for one in &candidates {
             let (from, to) = (one.from.as_str(), one.to.as_str());
-            let foreign = !fresh.all.contains(from) && !old.all.contains(to);
+            let foreign = !fresh.fact(from).anywhere && !old.fact(to).anywhere;
             if foreign && (!one.chosen || one.is_dealt(&old, &fresh)) {
                 forward.entry(from).or_default().insert((to, one.shape.into()));
                 backward.entry(to).or_default().insert(from);
@@ -167,7 +188,7 @@ impl Renamings {
     /// What kind of noise makes the one text the other; none if anything else differs.
     pub(super) fn text(&self, a: &str, b: &str) -> Option<NoiseKind> {
         let mut kind = NoiseKind::Notation;
-        for (from, to) in zipped(a, b)?.into_iter().filter(|(from, to)| from != to) {
+        for (from, to) in zipped(a, b)? {
             let (known, noise) = self.accepted.get(from)?;
             if known != to {
                 return None;
@@ -175,8 +196,8 @@ impl Renamings {
             kind = *noise;
         }
         // Nothing but separators differs: only white space may.
-        let bare = |text: &str| text.split_whitespace().collect::<Vec<_>>().concat();
-        (kind != NoiseKind::Notation || bare(a) == bare(b)).then_some(kind)
+        let bare = || a.split_whitespace().flat_map(str::chars).eq(b.split_whitespace().flat_map(str::chars));
+        (kind != NoiseKind::Notation || bare()).then_some(kind)
     }
 
     pub(super) fn edit(&self, edit: &Edit) -> Option<NoiseKind> {
@@ -212,12 +233,13 @@ fn plain(value: &Value) -> String {
     }
 }
 
-/// The tokens of both, side by side; none if there are more in one.
+/// The tokens of both that differ, side by side; none if there are more in one.
 fn zipped<'a>(a: &'a str, b: &'a str) -> Option<Vec<(&'a str, &'a str)>> {
     let (mut left, mut right) = (tokens(a), tokens(b));
     let mut pairs = Vec::new();
     loop {
         match (left.next(), right.next()) {
+            (Some(x), Some(y)) if x == y => {}
             (Some(x), Some(y)) => pairs.push((x, y)),
             (None, None) => return Some(pairs),
             _ => return None,

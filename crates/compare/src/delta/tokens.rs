@@ -23,11 +23,16 @@ pub(super) fn tokens(text: &str) -> impl Iterator<Item = &str> {
     split.map(|token| token.trim_matches(['.', ':', '-', '+', '#'])).filter(|token| !token.is_empty())
 }
 
+/// Whether it is worth a closer look: every shape has digits.
+pub(super) fn may_have_shape(token: &str) -> bool {
+    token.len() >= 3 && token.bytes().any(|b| b.is_ascii_digit())
+}
+
 pub(super) fn shape(token: &str) -> Option<Shape> {
-    let digits = token.bytes().filter(u8::is_ascii_digit).count();
-    if digits == 0 || token.len() < 3 {
+    if !may_have_shape(token) {
         return None;
     }
+    let digits = token.bytes().filter(u8::is_ascii_digit).count();
     if is_time(token) {
         Some(Shape::Time)
     } else if is_port(token) {

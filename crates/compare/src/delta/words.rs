@@ -18,12 +18,16 @@ const BY_WORDS: usize = 4096;
 const PIECES: usize = 1500;
 
 pub(super) fn between(base: &str, new: &str) -> Vec<Hunk> {
-    let head = common(base.char_indices().zip(new.chars()).map(|((at, a), b)| (at + a.len_utf8(), a == b)));
+    let mut head = base.bytes().zip(new.bytes()).take_while(|(a, b)| a == b).count();
+    while !base.is_char_boundary(head) {
+        head -= 1;
+    }
     let (rest, new) = (&base[head..], &new[head..]);
-    let tail = common(rest.chars().rev().zip(new.chars().rev()).scan(0, |at, (a, b)| {
-        *at += a.len_utf8();
-        Some((*at, a == b))
-    }));
+    let mut tail = rest.bytes().rev().zip(new.bytes().rev()).take_while(|(a, b)| a == b).count();
+    // what both end with begins with the same byte in both
+    while !rest.is_char_boundary(rest.len() - tail) {
+        tail -= 1;
+    }
     let (rest, new) = (&rest[..rest.len() - tail], &new[..new.len() - tail]);
     if rest.is_empty() && new.is_empty() {
         return Vec::new();
@@ -34,11 +38,6 @@ pub(super) fn between(base: &str, new: &str) -> Vec<Hunk> {
         return vec![Hunk { at: head, old: rest.to_owned(), new: new.to_owned() }];
     }
     replaced(&old, &fresh, head)
-}
-
-/// How many bytes are shared before the first difference.
-fn common(pairs: impl Iterator<Item = (usize, bool)>) -> usize {
-    pairs.take_while(|(_, same)| *same).last().map_or(0, |(end, _)| end)
 }
 
 fn pieces(text: &str, by_words: bool) -> Vec<&str> {

@@ -2,7 +2,7 @@
 //! in which nothing could be evaluated has no score, which is not the same as a good one.
 
 use super::index::Index;
-use super::score::{Band, Groundedness, Unscored};
+use super::score::{Band, Groundedness, Score, Unscored};
 use crate::claims::{self, answer};
 use crate::reason::{Outcome, Place, Reason, Scorer};
 use cofferdam_model::{ActKind, Run};
@@ -29,11 +29,19 @@ pub struct Step {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Said {
     pub bytes: (usize, usize),
+    /// Its beginning, for whoever reads a reason without the run at hand.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub text: String,
+    /// Of an exact conflict: what it says, and what was read there.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub against: Option<(String, String)>,
     pub result: Groundedness,
 }
 
 /// Fewer terms than this are no statement that prose could support.
 const FEWEST_WORDS: usize = 3;
+/// Characters of a statement that a reason quotes.
+const EXCERPT: usize = 80;
 
 pub fn check(run: &Run) -> GroundReport {
     // the model's own words are no evidence, but they keep their place so that a passage's number is its act's
@@ -48,7 +56,7 @@ pub fn check(run: &Run) -> GroundReport {
         let upto = index.sentences.partition_point(|s| (s.passage as usize) < act);
         let statements = answer::statements(&said.text)
             .iter()
-            .map(|s| judge(&index, upto, &said.text, s))
+            .map(|s| judge(run, &index, upto, (&said.text, s)))
             .collect::<Vec<_>>();
         let answer = answers.contains(&act);
         report.steps.push(Step { act, answer, value: mean(statements.iter()), statements });
@@ -57,7 +65,7 @@ pub fn check(run: &Run) -> GroundReport {
     report
 }
 
-fn judge(index: &Index, upto: usize, text: &str, statement: &answer::Statement) -> Said {
+fn judge(run: &Run, index: &Index, upto: usize, (text, statement): (&str, &answer::Statement)) -> Said {
     let bytes = (statement.range.start, statement.range.end);
     let said = &text[statement.range.clone()];
     let result = if statement.heading || statement.manner == answer::Manner::NotAsserted {
@@ -67,7 +75,28 @@ fn judge(index: &Index, upto: usize, text: &str, statement: &answer::Statement) 
     } else {
         index.score_upto(said, upto)
     };
-    Said { bytes, result }
+    let doubt = match &result {
+        Groundedness::Scored(score) if doubted(score) => Some(score),
+        _ => None,
+    };
+    let exact = doubt.and_then(|score| score.conflicts.iter().find(|c| c.exact));
+    let against = exact.and_then(|c| {
+        let read = run.acts.get(c.passage)?.text.get(c.found.0..c.found.1)?;
+        Some((said.get(c.bytes.0..c.bytes.1)?.to_owned(), read.to_owned()))
+    });
+    Said { bytes, text: doubt.map(|_| beginning(said)).unwrap_or_default(), against, result }
+}
+
+/// Whether a score is told as a reason.
+fn doubted(score: &Score) -> bool {
+    score.band == Band::Ungrounded || score.conflicts.iter().any(|c| c.exact)
+}
+
+fn beginning(said: &str) -> String {
+    match said.char_indices().nth(EXCERPT) {
+        Some((at, _)) => format!("{}…", said[..at].trim_end()),
+        None => said.to_owned(),
+    }
 }
 
 fn mean<'s>(statements: impl Iterator<Item = &'s Said>) -> Option<f64> {
@@ -106,9 +135,10 @@ impl GroundReport {
 fn reason(step: &Step, said: &Said) -> Option<Reason> {
     let Groundedness::Scored(score) = &said.result else { return None };
     let exact = score.conflicts.iter().find(|c| c.exact);
-    if score.band != Band::Ungrounded && exact.is_none() {
+    if !doubted(score) {
         return None;
     }
+    let said_so = &said.text;
     let mut places = vec![Place::new(step.act).bytes(said.bytes.0, said.bytes.1)];
     let (code, weight, text) = match exact {
         Some(conflict) => {
@@ -116,8 +146,16 @@ fn reason(step: &Step, said: &Said) -> Option<Reason> {
             (
                 "ground-conflict",
                 0.5,
-                "what was read has another value where this statement has its own: compare the two places"
-                    .to_owned(),
+                match &said.against {
+                    Some((mine, theirs)) => format!(
+                        "the answer says `{mine}` in “{said_so}”, where act {} says `{theirs}`: look which is right",
+                        conflict.passage
+                    ),
+                    None => format!(
+                        "“{said_so}” has another value than act {} where the rest is the same: compare the two",
+                        conflict.passage
+                    ),
+                },
             )
         }
         None => {
@@ -132,7 +170,7 @@ fn reason(step: &Step, said: &Said) -> Option<Reason> {
                 "ground-weak",
                 0.3,
                 format!(
-                    "a statement rests weakly on what was read (score {:.2}; {lacking}): see where it came from",
+                    "“{said_so}” rests weakly on what was read (score {:.2}; {lacking}): see where it came from",
                     score.value
                 ),
             )
@@ -194,7 +232,22 @@ mod tests {
         assert_eq!(bands, [Band::Grounded, Band::Ungrounded]);
         let reasons = report.reasons();
         assert_eq!(reasons.len(), 1);
-        assert!(reasons[0].text.contains("Gareth"), "{}", reasons[0].text);
+        assert!(
+            reasons[0].text.starts_with("“Gareth bought three horses in Nairobi.” rests"),
+            "{}",
+            reasons[0].text
+        );
+    }
+
+    #[test]
+    fn a_conflict_names_both_values() {
+        let report = check(&run(&[
+            (ActKind::Tool, "From next month the rent will be increased by 100.00."),
+            (ActKind::Said, "From next month the rent will be increased by 250."),
+        ]));
+        let reason = report.reasons().into_iter().find(|r| r.code == "ground-conflict").unwrap();
+        let text = "the answer says `250` in “From next month the rent will be increased by 250.”, where act 0 says `100.00`: look which is right";
+        assert_eq!(reason.text, text);
     }
 
     #[test]

@@ -38,7 +38,7 @@ pub fn judge(
     reasons.extend(sentences::gaps(new));
     match &near {
         Some(near) => {
-            let told = sentences::Told { bases, new, near, features: &features, thresholds };
+            let told = sentences::Told { bases, new, near, features: &features, effects, thresholds };
             reasons.extend(told.all());
         }
         None => reasons.push(sentences::no_baseline()),
@@ -140,7 +140,7 @@ fn features(bases: &[&Run], new: &Run, effects: &Effects, near: &Near) -> Featur
     }
 }
 
-fn is_vain(act: &Act, effects: &Effects) -> bool {
+pub(super) fn is_vain(act: &Act, effects: &Effects) -> bool {
     matches!(act.status, Status::Failed | Status::Refused) && effects.changes(act)
 }
 

@@ -1,11 +1,12 @@
 //! The reasons in words, for the engineer whose deploy they stop: what is different, from what to what, and where.
 
 use super::deeds::{Deed, HARD, softness};
-use super::judge::Near;
+use super::judge::{Near, is_vain};
 use super::{Features, Thresholds};
 use crate::delta::Edit;
+use crate::effects::Effects;
 use crate::reason::{Outcome, Place, Reason, Scorer};
-use cofferdam_model::Run;
+use cofferdam_model::{ActKind, Run};
 use serde_json::Value;
 
 pub(super) struct Told<'a> {
@@ -13,6 +14,7 @@ pub(super) struct Told<'a> {
     pub(super) new: &'a Run,
     pub(super) near: &'a Near,
     pub(super) features: &'a Features,
+    pub(super) effects: &'a Effects,
     pub(super) thresholds: &'a Thresholds,
 }
 
@@ -162,23 +164,46 @@ impl Told<'_> {
         let told = super::answers::told(self.new);
         let common = super::answers::common(self.bases);
         let values: Vec<&String> = common.difference(&told).take(5).collect();
+        let last = self.new.acts.iter().rposition(|act| act.kind == ActKind::Said);
+        let more = if missing > values.len() { ", …" } else { "" };
         let text = format!(
-            "{missing} of {answers} values that every baseline tells the user are not in this run's words: {}",
+            "{missing} of {answers} values that every baseline tells the user are not in this run's words: {}{more}",
             values.iter().map(|v| format!("`{}`", short(v))).collect::<Vec<_>>().join(", ")
         );
-        Some(reason("answer-missing", outcome, 0.4 * share, text, Vec::new()))
+        Some(reason("answer-missing", outcome, 0.4 * share, text, last.map(Place::new).into_iter().collect()))
     }
 
     fn vain(&self) -> Option<Reason> {
         let count = self.features.vain_attempts;
-        let text = format!("{count} more attempts to change something failed than in any baseline");
-        (count > 0).then(|| reason("effect-in-vain", Outcome::Pass, 0.1, text, Vec::new()))
+        let acts = self.new.acts.iter().enumerate();
+        let vain = acts.filter(|(_, act)| is_vain(act, self.effects)).map(|(at, _)| at);
+        let failed: Vec<usize> = vain.take(MANY).collect();
+        let named = |at: &usize| format!("{} (act {at})", self.new.acts[*at].name);
+        let text = format!(
+            "{count} more attempt{} to change something failed than in any baseline; those of this run: {}",
+            if count == 1 { "" } else { "s" },
+            failed.iter().take(3).map(named).collect::<Vec<_>>().join(", ")
+        );
+        let places = failed.into_iter().map(Place::new).collect();
+        (count > 0).then(|| reason("effect-in-vain", Outcome::Pass, 0.1, text, places))
     }
 
     fn hand_over(&self) -> Option<Reason> {
-        let text = "whether the matter is handed to a person differs from every baseline".to_owned();
         let differs = self.features.hands_over_otherwise;
-        differs.then(|| reason("hand-over", Outcome::Pass, 0.1, text, Vec::new()))
+        let (text, places) = match self.new.acts.iter().position(|act| self.effects.hands_over(act)) {
+            Some(at) => (
+                format!(
+                    "the run hands the matter to a person ({}, act {at}), which no baseline does",
+                    self.new.acts[at].name
+                ),
+                vec![Place::new(at)],
+            ),
+            None => (
+                "every baseline hands the matter to a person, and this run ends without".to_owned(),
+                Vec::new(),
+            ),
+        };
+        differs.then(|| reason("hand-over", Outcome::Pass, 0.1, text, places))
     }
 
     fn spent(&self) -> Vec<Reason> {
@@ -198,9 +223,16 @@ impl Told<'_> {
 
     fn fork(&self) -> Option<Reason> {
         let fork = self.near.diff.fork?;
+        let named = |run: &Run, at: usize| match run.acts.get(at) {
+            Some(act) => format!("act {at} ({})", act.name),
+            None => "its end".to_owned(),
+        };
         let text = format!(
-            "from act {} on the run takes another path than the baseline's act {}: {} acts left out, {} others done",
-            fork.new, fork.base, fork.left, fork.taken
+            "from {} on the run takes another path than the baseline from {} on: {} acts left out, {} others done",
+            named(self.new, fork.new),
+            named(self.bases[self.near.index], fork.base),
+            fork.left,
+            fork.taken
         );
         let places = vec![Place::new(fork.new), Place::base(fork.base)];
         Some(reason("path-forked", Outcome::Pass, 0.2, text, places))

@@ -56,6 +56,16 @@ fn a_reason_says_what_to_look_at() {
     let found = judged(&["get_a"], "get_a delete_b(1)").verdict;
     let text = "act 1 changes something that no baseline did: delete_b({\"p0\":1}); no baseline (1) ever calls this tool";
     assert_eq!(found.reasons[0].text, text);
+    let first = |bases: &[&str], new: &str| judged(bases, new).verdict.reasons[0].clone();
+    let vain = first(&["send_a(1)"], "send_a(2)! send_a(1)");
+    let text =
+        "1 more attempt to change something failed than in any baseline; those of this run: send_a (act 0)";
+    assert_eq!((vain.text.as_str(), vain.places[0].act), (text, 0));
+    let over = first(&["get_a"], "get_a transfer_to_human(1)");
+    let text = "the run hands the matter to a person (transfer_to_human, act 1), which no baseline does";
+    assert_eq!((over.text.as_str(), over.places[0].act), (text, 1));
+    let over = first(&["get_a transfer_to_human(1)"], "get_a");
+    assert_eq!(over.text, "every baseline hands the matter to a person, and this run ends without");
 }
 
 #[test]
