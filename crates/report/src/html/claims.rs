@@ -61,13 +61,18 @@ fn why(claim: &Claim, number: usize) -> Markup {
     match &claim.why {
         Why::Nowhere => html! { "stands nowhere in what was read, done or told before" },
         Why::NothingRead => html! { "was said before anything had been read" },
-        Why::OtherValue { field, found } => html! {
-            @match field { Some(field) => { code { (short(field)) } " is " } None => "what was read is " }
+        Why::OtherValue { field, of, found } => html! {
+            @match field { Some(field) => { code { (short(field)) } } None => "what was read" }
+            @if let Some(of) = of { " of “" (short(of)) "”" }
+            " is "
             (quoted(found, number))
         },
-        Why::Likelier { found, .. } => {
-            html! { "was read, and " (quoted(found, number)) " fits better there" }
-        }
+        Why::Likelier { of, found, .. } => html! {
+            "was read, and " (quoted(found, number))
+            @if let Some(of) = of { ", of “" (short(of)) "”," }
+            " fits better there"
+        },
+        Why::SaidTwice { .. } => html! { "is named twice in one enumeration" },
         Why::OtherWeekday { date, weekday } => html! { (date) " is a " (weekday) },
         Why::NotDone { act: at, name } => {
             html! { (act(*at, html! { code { (short(name)) } " #" (at) })) " was not carried out" }
@@ -153,7 +158,7 @@ mod tests {
     #[test]
     fn each_has_its_ground_and_what_has_none_comes_first() {
         let read = |text: &str| Quoted { place: Place::new(2), text: text.into() };
-        let other = Why::OtherValue { field: Some("total".into()), found: read("<500>") };
+        let other = Why::OtherValue { field: Some("total".into()), of: None, found: read("<500>") };
         let claims = vec![
             claim("39.5", ClaimStatus::Supported, Why::Verbatim, vec![read("39.5")]),
             claim("900", ClaimStatus::Contradicted, other, vec![]),
