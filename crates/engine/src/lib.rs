@@ -3,6 +3,7 @@
 
 mod browser;
 mod control;
+mod course;
 mod denials;
 mod egress;
 mod environment;

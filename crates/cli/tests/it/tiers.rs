@@ -52,6 +52,28 @@ fn runs(site: &Site, tier: &str) {
     assert!(shown.contains("33 101") && shown.contains("got typed"), "{tier}: {shown}");
 }
 
+/// Stands still where that can be had, goes on, and takes back what still ran.
+fn rests(hall: &Hall<'_>, tier: &str) {
+    if !hall.can_pause() && tier != "microvm" {
+        return;
+    }
+    hall.asks(&["pause", "s"]);
+    assert_eq!(hall.show("s")["state"], "paused");
+    // A machine that stands still cannot tell; nothing is lost by asking.
+    let told = hall.call(&["diff", "s", "--brief"]).done();
+    assert!(told.code() == 0 || told.err().contains("session resume"), "{tier}: {}", told.err());
+    hall.asks(&["resume", "s"]);
+    hall.asks(&["begin", "s"]);
+    hall.call(&["exec", "-d", "s", "--", "sh", "-c", "while :; do echo x > busy; done"]).exits(0);
+    eventually("it to write", || hall.diff("s").iter().any(|one| one["path"] == "busy").then_some(()));
+    hall.asks(&["rollback", "--force", "s"]);
+    assert_eq!(hall.does("s", "ls"), "file\n", "{tier}");
+    let (there, here) = (hall.does("s", "date +%s"), std::time::SystemTime::now());
+    let here = here.duration_since(std::time::UNIX_EPOCH).unwrap().as_secs();
+    let there: u64 = there.trim().parse().unwrap();
+    assert!(here.abs_diff(there) < 60, "{tier}: the clock went on: {here} and {there}");
+}
+
 /// A session that stays: commands, files, pause, transactions, snapshots, forks.
 fn stays(site: &Site, tier: &str) {
     let hall = Hall(site);
@@ -65,23 +87,7 @@ fn stays(site: &Site, tier: &str) {
     hall.call(&["cp", given.to_str().unwrap(), "s:/tmp/given"]).exits(0);
     assert_eq!(hall.does("s", "cat /tmp/given"), "given\n");
 
-    if hall.can_pause() || tier == "microvm" {
-        hall.asks(&["pause", "s"]);
-        assert_eq!(hall.show("s")["state"], "paused");
-        // A machine that stands still cannot tell; nothing is lost by asking.
-        let told = hall.call(&["diff", "s", "--brief"]).done();
-        assert!(told.code() == 0 || told.err().contains("session resume"), "{tier}: {}", told.err());
-        hall.asks(&["resume", "s"]);
-        hall.asks(&["begin", "s"]);
-        hall.call(&["exec", "-d", "s", "--", "sh", "-c", "while :; do echo x > busy; done"]).exits(0);
-        eventually("it to write", || hall.diff("s").iter().any(|one| one["path"] == "busy").then_some(()));
-        hall.asks(&["rollback", "--force", "s"]);
-        assert_eq!(hall.does("s", "ls"), "file\n", "{tier}");
-        let (there, here) = (hall.does("s", "date +%s"), std::time::SystemTime::now());
-        let here = here.duration_since(std::time::UNIX_EPOCH).unwrap().as_secs();
-        let there: u64 = there.trim().parse().unwrap();
-        assert!(here.abs_diff(there) < 60, "{tier}: the clock went on: {here} and {there}");
-    }
+    rests(&hall, tier);
 
     hall.asks(&["begin", "s"]);
     hall.does("s", "echo two >>file; echo x >new");

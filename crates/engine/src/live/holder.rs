@@ -112,6 +112,29 @@ pub(super) struct Holder {
     pub(super) durable: bool,
 }
 
+/// What a session that stands needs to be held: a way to its guest and one for people, and what counts its use.
+fn reached(
+    standing: &mut Standing,
+    spec: &SessionSpec,
+) -> Result<(Relay, Mailbox, Post, Meter), EngineError> {
+    if spec.live.idle.is_some() {
+        // What is to pause by itself must be able to.
+        standing.sandbox.pause()?;
+        standing.sandbox.resume()?;
+    }
+    let channel = standing.sandbox.take_channel().ok_or(EngineError::NoChannel)?;
+    let meter = Meter::open(&standing.home, &standing.session, Instant::now())?;
+    let (mailbox, post) = mailbox()?;
+    standing.control = Some(Control::open(Desk {
+        home: standing.home.clone(),
+        session: standing.session.clone(),
+        handle: standing.egress.as_ref().map(|egress| egress.handle.clone()),
+        derived: standing.egress.as_ref().map(|egress| egress.derived.clone()).unwrap_or_default(),
+        mail: Some(mailbox.clone()),
+    })?);
+    Ok((plead::relay(channel, spec)?, mailbox, post, meter))
+}
+
 impl Holder {
     fn open(
         engine: &Engine,
@@ -140,24 +163,7 @@ impl Holder {
         }
         let mut standing = stood?;
         let started_us = now_us();
-        let prepared = (|| {
-            if spec.live.idle.is_some() {
-                // What is to pause by itself must be able to.
-                standing.sandbox.pause()?;
-                standing.sandbox.resume()?;
-            }
-            let channel = standing.sandbox.take_channel().ok_or(EngineError::NoChannel)?;
-            let meter = Meter::open(&standing.home, &standing.session, Instant::now())?;
-            let (mailbox, post) = mailbox()?;
-            standing.control = Some(Control::open(Desk {
-                home: standing.home.clone(),
-                session: standing.session.clone(),
-                handle: standing.egress.as_ref().map(|egress| egress.handle.clone()),
-                derived: standing.egress.as_ref().map(|egress| egress.derived.clone()).unwrap_or_default(),
-                mail: Some(mailbox.clone()),
-            })?);
-            Ok((plead::relay(channel, &spec)?, mailbox, post, meter))
-        })();
+        let prepared = reached(&mut standing, &spec);
         let (relay, mailbox, post, meter) = match prepared {
             Ok(prepared) => prepared,
             Err(error) => return Err(standing.fail(error, Usage::default())),
