@@ -424,6 +424,14 @@ mod tests {
     }
 
     #[test]
+    fn a_quantity_is_contradicted_by_no_id_and_no_room() {
+        let read = "id: '24'\nlocation: Meeting Room 2\ntitle: Introductory meeting\nstatus: confirmed\n";
+        let of = |answer: &str| statuses(&asked("?", read, answer));
+        let found = of("The Introductory meeting in Meeting Room 2 takes 90 minutes.");
+        assert!(found.contains(&("90 minutes".into(), Unsupported)), "{found:?}");
+    }
+
+    #[test]
     fn an_end_is_no_start() {
         let of = |answer: &str| statuses(&asked("When is the sync?", EVENTS, answer));
         assert!(of("Team Sync is at 11:00.").contains(&("11:00".into(), Contradicted)));

@@ -121,7 +121,7 @@ impl Judge<'_> {
         let (mut homes, mut rivals) = (Vec::new(), Vec::new());
         let key = |slot: Option<usize>| slot.map(|s| self.evidence.slots[s].name);
         let before = self.evidence.seen.partition_point(|s| self.evidence.pieces[s.piece].act < self.act);
-        for seen in self.evidence.seen[..before].iter().filter(|s| value.like(&s.found.value)) {
+        for seen in self.evidence.seen[..before].iter().filter(|s| self.may_replace(value, s)) {
             let scored = score(seen.record, seen.segment, seen.slot);
             if value.said_by(&seen.found.value) {
                 mine = mine.max(scored);
@@ -224,6 +224,25 @@ impl Judge<'_> {
         }
     }
 
+    /// Whether what was read could stand in a value's place. `2 hours` is contradicted by no id, and by no number in the name
+    /// of a room: without a unit only a field that is all number measures something.
+    fn may_replace(&self, value: &Value, seen: &Seen) -> bool {
+        let bare = match (value, &seen.found.value) {
+            (Value::Amount(said), Value::Amount(read)) => said.unit.is_some() && read.unit.is_none(),
+            _ => false,
+        };
+        let measures = || {
+            let slot = seen.slot.map(|s| &self.evidence.slots[s]);
+            slot.is_some_and(|slot| {
+                let text = &self.evidence.pieces[seen.piece].text[slot.value.clone()];
+                let held = text.trim_matches(|c: char| c.is_whitespace() || "'\",{}[]".contains(c));
+                let id = slot.key == "id" || slot.key.ends_with(" id");
+                !id && held.len() == seen.found.range.len()
+            })
+        };
+        value.said_by(&seen.found.value) || value.like(&seen.found.value) && (!bare || measures())
+    }
+
     /// Only what was read or done can contradict; the user's wish and what a call merely asked for cannot.
     pub(super) fn counts(&self, record: usize) -> bool {
         let piece = &self.evidence.pieces[self.evidence.records[record].piece];
@@ -306,7 +325,7 @@ impl Judge<'_> {
             let inside: Vec<_> = self.evidence.seen[from..]
                 .iter()
                 .take_while(|s| s.record == record)
-                .filter(|s| value.like(&s.found.value))
+                .filter(|s| self.may_replace(value, s))
                 .take(200)
                 .collect();
             let key = |s: &&Seen| s.slot.map(|at| self.evidence.slots[at].key.as_str());
