@@ -7,6 +7,7 @@
 
 pub mod carry;
 mod export;
+mod make;
 mod mark;
 mod port;
 mod prepare;

@@ -1,11 +1,16 @@
 //! What there is in the machine before anyone asks for anything: a root that can be added to, control groups, ports.
 
-use crate::serve::DISKS;
+use crate::serve::{DISKS, PROGRAMS, SESSION};
+use rustix::fs::{Mode, OFlags};
+use rustix::io::Errno;
 use rustix::mount::{MountFlags, UnmountFlags, mount, mount_bind, mount_bind_recursive, mount_move, unmount};
+use std::ffi::CString;
 use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
+use std::time::{Duration, Instant};
 
 const NEW: &str = "/run/root";
 /// What the first process has mounted for us, and what is made anew.
@@ -13,6 +18,14 @@ const MOVED: [&str; 3] = ["dev", "proc", "sys"];
 const OWN: [&str; 2] = ["run", "tmp"];
 /// Where sessions have their work dirs and programs.
 const OPEN: [&str; 5] = ["home", "root", "mnt", "srv", "var"];
+
+/// Until the last who had a disk has let it go.
+const GONE: Duration = Duration::from_secs(10);
+/// Of the memory that is free, what is left alone, and the most that is not.
+const SPARED: usize = 64 << 20;
+const BLANKED: usize = 2 << 30;
+const CHUNK: usize = 32 << 20;
+const PAGE: usize = 4096;
 
 /// The system's image cannot be added to, so the root is a directory in memory on which it is shown.
 pub(crate) fn root() -> io::Result<()> {
@@ -88,11 +101,14 @@ pub(crate) fn place_of(disk: &str) -> PathBuf {
     Path::new("/run/disks").join(disk)
 }
 
-/// Mounts a disk, and shows its directories and files where they are on the host.
+/// Mounts a disk.
+pub(crate) fn put(disk: &str) -> io::Result<()> {
+    Ok(mount(device(disk)?, place_of(disk), "erofs", MountFlags::RDONLY, None)?)
+}
+
+/// Shows directories and files of a disk where they are on the host.
 pub(crate) fn show(disk: &str, paths: &[PathBuf]) -> io::Result<()> {
     let place = place_of(disk);
-    fs::create_dir_all(&place)?;
-    mount(device(disk)?, &place, "erofs", MountFlags::RDONLY, None)?;
     for path in paths {
         let below = path.strip_prefix("/").unwrap_or(path);
         let from = place.join(below);
@@ -109,26 +125,76 @@ pub(crate) fn show(disk: &str, paths: &[PathBuf]) -> io::Result<()> {
     Ok(())
 }
 
-/// The device of a disk, by the name that the VMM gave it, or by its place among them.
-fn device(disk: &str) -> io::Result<PathBuf> {
-    if crate::port::is_numbered() {
-        let known = DISKS.into_iter().zip(["/dev/vda", "/dev/vdb", "/dev/vdc"]);
-        let device = known.into_iter().find(|(name, _)| *name == disk).map(|(_, device)| device.into());
-        return device.ok_or_else(|| io::ErrorKind::NotFound.into());
+/// Takes a disk away again, and waits until nothing of it is known any more: what is put on it next is read anew.
+pub(crate) fn hide(disk: &str, paths: &[PathBuf]) -> io::Result<()> {
+    for path in paths.iter().rev() {
+        unmount(path, UnmountFlags::empty())?;
     }
-    for entry in fs::read_dir("/sys/block")? {
-        let entry = entry?;
-        if fs::read_to_string(entry.path().join("serial")).is_ok_and(|serial| serial.trim() == disk) {
-            return Ok(Path::new("/dev").join(entry.file_name()));
+    unmount(place_of(disk), UnmountFlags::empty())?;
+    let (device, until) = (device(disk)?, Instant::now() + GONE);
+    let alone = OFlags::RDONLY | OFlags::EXCL | OFlags::CLOEXEC;
+    loop {
+        match rustix::fs::open(&device, alone, Mode::empty()) {
+            Ok(_) => return Ok(()),
+            Err(Errno::BUSY) if Instant::now() < until => std::thread::sleep(Duration::from_millis(1)),
+            Err(errno) => return Err(errno.into()),
         }
     }
-    Err(io::ErrorKind::NotFound.into())
+}
+
+/// Where disks are, which is looked for once.
+static DEVICES: OnceLock<Vec<(&'static str, PathBuf)>> = OnceLock::new();
+
+/// The device of a disk, by the name that the VMM gave it, or by its place among them.
+fn device(disk: &str) -> io::Result<PathBuf> {
+    let known =
+        DEVICES.get_or_init(|| DISKS.into_iter().filter_map(|name| Some((name, find(name)?))).collect());
+    let found = known.iter().find(|(name, _)| *name == disk);
+    found.map(|(_, device)| device.clone()).ok_or_else(|| io::ErrorKind::NotFound.into())
+}
+
+fn find(disk: &str) -> Option<PathBuf> {
+    if crate::port::is_numbered() {
+        let known = DISKS.into_iter().zip(["/dev/vda", "/dev/vdb", "/dev/vdc"]);
+        return known.into_iter().find(|(name, _)| *name == disk).map(|(_, device)| device.into());
+    }
+    fs::read_dir("/sys/block").into_iter().flatten().flatten().find_map(|entry| {
+        let serial = fs::read_to_string(entry.path().join("serial")).ok()?;
+        (serial.trim() == disk).then(|| Path::new("/dev").join(entry.file_name()))
+    })
+}
+
+/// Where the disks will be mounted. What is found now need not be looked for by every copy.
+pub(crate) fn places() -> io::Result<()> {
+    for disk in [PROGRAMS, SESSION] {
+        fs::create_dir_all(place_of(disk))?;
+        device(disk)?;
+    }
+    Ok(())
+}
+
+/// Fills what memory is free with zeros, but for a rest, and gives it back.
+pub(crate) fn blank() {
+    let mut taken = Vec::new();
+    while free() > SPARED + CHUNK && taken.len() * CHUNK < BLANKED {
+        let mut chunk = vec![0u8; CHUNK];
+        // The kernel gives a page, filled with zeros, to who writes to it.
+        chunk.chunks_mut(PAGE).filter_map(<[u8]>::first_mut).for_each(|byte| *std::hint::black_box(byte) = 0);
+        taken.push(chunk);
+    }
+}
+
+fn free() -> usize {
+    let told = fs::read_to_string("/proc/meminfo").unwrap_or_default();
+    let free = told.lines().find_map(|line| line.strip_prefix("MemFree:"));
+    free.and_then(|rest| rest.split_whitespace().next()?.parse::<usize>().ok()).unwrap_or(0) << 10
 }
 
 /// A place for changes.
-pub(crate) fn layers(at: &Path) -> io::Result<()> {
+pub(crate) fn layers(at: &Path, bytes: u64) -> io::Result<()> {
     fs::create_dir_all(at)?;
-    Ok(mount("tmpfs", at, "tmpfs", MountFlags::empty(), Some(c"mode=700"))?)
+    let options = CString::new(format!("mode=700,size={bytes}")).map_err(io::Error::other)?;
+    Ok(mount("tmpfs", at, "tmpfs", MountFlags::empty(), Some(options.as_c_str()))?)
 }
 
 /// Makes it no larger than is allowed.
@@ -143,28 +209,4 @@ pub(crate) const MACHINE_ID: &str = "/run/machine-id";
 pub(crate) fn machine_id() -> io::Result<()> {
     fs::write(MACHINE_ID, "uninitialized\n")?;
     Ok(mount_bind(MACHINE_ID, "/etc/machine-id")?)
-}
-
-/// Gives a name to the machine, and to every inside that has its own: a thread goes there to say it.
-pub(crate) fn name_hosts(name: &str) {
-    let _ = rustix::system::sethostname(name.as_bytes());
-    let own = fs::read_link("/proc/self/ns/uts").ok();
-    let mut met = vec![own];
-    for entry in fs::read_dir("/proc").into_iter().flatten().flatten() {
-        let link = entry.path().join("ns/uts");
-        let Ok(space) = fs::read_link(&link) else { continue };
-        if met.contains(&Some(space.clone())) {
-            continue;
-        }
-        met.push(Some(space));
-        let Ok(open) = File::open(&link) else { continue };
-        let name = name.to_owned();
-        let there = std::thread::spawn(move || {
-            let kind = Some(rustix::thread::LinkNameSpaceType::HostNameAndNISDomainName);
-            if rustix::thread::move_into_link_name_space(std::os::fd::AsFd::as_fd(&open), kind).is_ok() {
-                let _ = rustix::system::sethostname(name.as_bytes());
-            }
-        });
-        let _ = there.join();
-    }
 }

@@ -6,20 +6,20 @@ use crate::serve::STAGING;
 use cofferdam_guest::host::{Client, Event, HostError, Received};
 use cofferdam_guest::wire::{Exec, Stdin};
 use cofferdam_model::{LayerPlace, Limits, Profile, SessionId, UserMode};
-use cofferdam_runtime::{Backend, Base, Begun, Network, RuntimeError, SandboxSpec};
+use cofferdam_runtime::{Backend, Base, Begun, Network, RuntimeError, SandboxSpec, guest_program};
 use cofferdam_runtime_process::{Channels, ProcessBackend, owner_of_first};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
-use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use std::fs;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 
 const PLACE: &str = "/srv/rehearsal";
 /// What programs of every kind need: a shell, its C runtime, and what looks at files.
-const SCRIPT: &str = "ls -A / /etc; cat /etc/hostname /etc/passwd; uname -a; id; env; echo x >file; rm file";
+const SCRIPT: &str = "ls -A / /etc; cat /etc/hostname /etc/passwd; uname -a; id; env; echo x >file; rm file; \
+                      /bin/echo x; /bin/true";
 
 const KINDS: [(Profile, Network); 4] = [
     (Profile::Run, Network::None),
@@ -28,12 +28,13 @@ const KINDS: [(Profile, Network); 4] = [
     (Profile::Box, Network::Doors),
 ];
 
-/// Begun for nobody.
+/// What a rehearsal is of: the one that has the most.
+pub(crate) const UNDERSTUDY: (Profile, Network) = (Profile::Run, Network::Doors);
+
+/// Begun for nobody: its guest runs, and waits.
 pub(crate) struct Ahead {
     kind: (Profile, Network, PathBuf),
-    pub(crate) begun: Box<dyn Begun>,
-    /// Its first process, in mounts of its own.
-    child: Option<Pid>,
+    begun: Box<dyn Begun>,
 }
 
 impl Ahead {
@@ -41,11 +42,22 @@ impl Ahead {
         self.kind == (spec.profile, spec.network, spec.home.clone()) && spec.programs.is_none()
     }
 
-    /// What was mounted since it was begun is not in its mounts: it is put there.
-    pub(crate) fn see(&self, paths: &[PathBuf]) -> Result<(), Errno> {
-        let child = pidfd_open(self.child.ok_or(Errno::SRCH)?, PidfdFlags::empty())?;
-        let same: Vec<(PathBuf, PathBuf)> = paths.iter().map(|path| (path.clone(), path.clone())).collect();
-        cofferdam_sys::machine::cover(child.as_fd(), &same)
+    /// Makes it one of this spec. What was mounted since it was begun is not in its mounts: it is put there.
+    pub(crate) fn bind(
+        mut self,
+        spec: SandboxSpec,
+        shown: &[PathBuf],
+        host: &str,
+    ) -> Result<Box<dyn Begun>, RuntimeError> {
+        let same: Vec<(PathBuf, PathBuf)> = shown.iter().map(|path| (path.clone(), path.clone())).collect();
+        let seen = self
+            .begun
+            .waits()
+            .ok_or(Errno::SRCH)
+            .and_then(|waits| cofferdam_sys::machine::cover(waits.mounts, &same, (waits.guest, host)));
+        seen.map_err(|errno| RuntimeError::io("show the session's disks")(errno.into()))?;
+        self.begun.adopt(spec)?;
+        Ok(self.begun)
     }
 }
 
@@ -98,33 +110,45 @@ pub(crate) fn rehearse(home: &Path) -> Result<(), RuntimeError> {
     let backend = ProcessBackend { without: vec!["seccomp.record".into()], ..ProcessBackend::default() };
     let mut sandbox = backend.create(spec)?;
     if let Some(channel) = sandbox.take_channel() {
-        let ran = run(channel, &workdir).map_err(std::io::Error::other);
+        let script: [&[u8]; 3] = [b"/bin/sh", b"-c", SCRIPT.as_bytes()];
+        let ran = run(channel, &workdir, &[&script]).map_err(std::io::Error::other);
         ran.map_err(RuntimeError::io("run a command in the machine"))?;
     }
     sandbox.finish().map(drop)
 }
 
-fn run(channel: OwnedFd, workdir: &Path) -> Result<(), HostError> {
+/// Runs commands in an inside, one after the other.
+pub(crate) fn run(channel: OwnedFd, workdir: &Path, commands: &[&[&[u8]]]) -> Result<(), HostError> {
     let mut client = Client::new(channel)?;
-    client.exec(&Exec {
-        argv: vec![b"/bin/sh", b"-c", SCRIPT.as_bytes()],
-        env: vec![b"PATH=/usr/local/bin:/usr/bin:/bin", b"LANG=C.UTF-8"],
-        cwd: workdir.as_os_str().as_bytes(),
-        user: None,
-        tty: None,
-        stdin: Stdin::Null,
-    })?;
+    for argv in commands {
+        client.exec(&Exec {
+            argv: argv.to_vec(),
+            env: vec![b"PATH=/usr/local/bin:/usr/bin:/bin", b"LANG=C.UTF-8"],
+            cwd: workdir.as_os_str().as_bytes(),
+            user: None,
+            tty: None,
+            stdin: Stdin::Null,
+        })?;
+        if !until_it_ends(&mut client)? {
+            break;
+        }
+    }
+    Ok(())
+}
+
+/// Whether there is still somebody to speak to.
+fn until_it_ends(client: &mut Client) -> Result<bool, HostError> {
     loop {
         client.flush()?;
-        let mut set = [PollFd::new(&client, PollFlags::IN)];
+        let mut set = [PollFd::new(&*client, PollFlags::IN)];
         let _ = poll(&mut set, None);
         if client.receive()? == Received::Closed {
-            return Ok(());
+            return Ok(false);
         }
         loop {
             let consumed = match client.next_event()? {
                 None => break,
-                Some(Event::Exited { .. }) => return Ok(()),
+                Some(Event::Exited { .. }) => return Ok(true),
                 Some(Event::Output { id, stream, bytes }) => Some((id, stream, bytes.len())),
                 Some(_) => None,
             };
@@ -135,30 +159,21 @@ fn run(channel: OwnedFd, workdir: &Path) -> Result<(), HostError> {
     }
 }
 
-/// Whom this process has started.
-fn children() -> Vec<Pid> {
-    let own = format!("PPid:\t{}\n", std::process::id());
-    let all = fs::read_dir("/proc").into_iter().flatten().flatten();
-    all.filter_map(|entry| {
-        let pid = entry.file_name().to_str()?.parse().ok()?;
-        let status = fs::read_to_string(entry.path().join("status")).ok()?;
-        status.contains(&own).then(|| Pid::from_raw(pid))?
-    })
-    .collect()
-}
-
-/// Begins one of every kind.
+/// Begins one of every kind, and one more to rehearse with, which is spoken to from here.
 pub(crate) fn ahead(
     home: &Path,
     channels: &dyn Fn() -> Result<Channels, RuntimeError>,
-) -> Result<Vec<Ahead>, RuntimeError> {
-    let one = |(number, (profile, network)): (usize, (Profile, Network))| {
+) -> Result<(Vec<Ahead>, Ahead), RuntimeError> {
+    let image = cofferdam_sys::image::sealed(guest_program());
+    let image = Arc::new(image.map_err(|errno| RuntimeError::io("keep the guest's program")(errno.into()))?);
+    let one = |number: usize, (profile, network), channel| {
         let spec = SandboxSpec { ahead: true, ..spec(number, home, profile, network) };
-        let backend = ProcessBackend { channel: Mutex::new(Some(channels()?)), ..ProcessBackend::default() };
-        let before = children();
-        let begun = backend.begin(spec)?;
-        let child = children().into_iter().find(|child| !before.contains(child));
-        Ok(Ahead { kind: (profile, network, home.to_owned()), begun, child })
+        let (channel, image) = (Mutex::new(channel), Some(image.clone()));
+        let mut begun = ProcessBackend { channel, image, ..ProcessBackend::default() }.begin(spec)?;
+        begun.go_ahead()?;
+        Ok(Ahead { kind: (profile, network, home.to_owned()), begun })
     };
-    KINDS.into_iter().enumerate().map(one).collect()
+    let all = KINDS.into_iter().enumerate().map(|(number, kind)| one(number, kind, Some(channels()?)));
+    let all = all.collect::<Result<Vec<_>, RuntimeError>>()?;
+    Ok((all, one(KINDS.len() + 1, UNDERSTUDY, None)?))
 }

@@ -1,19 +1,14 @@
 //! Serves the host, question by question, until it is gone.
 
-use crate::carry::{self, Far};
 use crate::export;
 use crate::mark::Mark;
 use crate::port::{Port, Ports};
-use crate::prepare::{self, place_of};
+use crate::prepare;
 use crate::rehearse::{self, Ahead};
-use crate::wire::{
-    Ask, Clock, FROM_HOST, Frame, HEARD, Identity, Made, Make, Note, Tell, VERSION, receive, send,
-};
-use cofferdam_model::{LayerPlace, RawPath, UserMode};
-use cofferdam_runtime::{
-    Backend, Base, Begun, Heard, Network, RuntimeError, Sandbox, SandboxSpec, ShownFile, Witness,
-};
-use cofferdam_runtime_process::{Channels, ProcessBackend};
+use crate::wire::{Ask, Clock, FROM_HOST, Frame, HEARD, Identity, Note, Tell, VERSION, receive, send};
+use cofferdam_model::RawPath;
+use cofferdam_runtime::{Heard, RuntimeError, Sandbox, ShownFile, Witness};
+use cofferdam_runtime_process::Channels;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::fs::File;
 use std::io::{self, Read, Write};
@@ -44,9 +39,9 @@ pub const BASE: &str = ".cofferdam/base";
 const QUIET: Duration = Duration::from_secs(2);
 
 const SHOWN: &str = "/run/shown";
-const LAYERS: &str = "/run/layers";
+pub(crate) const LAYERS: &str = "/run/layers";
 pub(crate) const STAGING: &str = "/run/staging";
-const RANGES: &str = "/run/ranges";
+pub(crate) const RANGES: &str = "/run/ranges";
 
 /// Serves the host until it is gone.
 pub fn serve() -> Result<(), RuntimeError> {
@@ -65,39 +60,55 @@ pub fn serve() -> Result<(), RuntimeError> {
     send(&mut house, &Tell::Booted { version: VERSION, kernel }).map_err(failed("speak to the host"))?;
     let channel = Channel { port: guest, mark: Arc::default() };
     let teller = Arc::new(Teller(Mutex::new(notes)));
-    let (ahead, renewed) = (Vec::new(), Vec::new());
-    let mut inside = Inside { house, ports, channel, teller, ahead, made: None, renewed };
+    let mut inside = Inside {
+        house,
+        ports,
+        channel,
+        teller,
+        ahead: Vec::new(),
+        understudy: None,
+        made: None,
+        room: 0,
+        host: String::new(),
+        renewed: Vec::new(),
+    };
     while inside.hear().map_err(failed("hear the host"))? {}
     Ok(())
 }
 
-struct Inside {
+pub(crate) struct Inside {
     house: File,
-    ports: Ports,
-    channel: Channel,
-    teller: Arc<Teller>,
-    /// Begun for nobody yet.
-    ahead: Vec<Ahead>,
-    made: Option<Here>,
+    pub(crate) ports: Ports,
+    pub(crate) channel: Channel,
+    pub(crate) teller: Arc<Teller>,
+    /// Those that wait to be somebody's.
+    pub(crate) ahead: Vec<Ahead>,
+    /// And one that waits to be nobody's, and is used to rehearse.
+    pub(crate) understudy: Option<Ahead>,
+    pub(crate) made: Option<Here>,
+    /// Bytes that there is room for, of changes.
+    pub(crate) room: u64,
+    /// What this machine is called.
+    pub(crate) host: String,
     /// What a copy is shown instead of what it was.
     renewed: Vec<ShownFile>,
 }
 
 /// The inside, once it is made.
-struct Here {
-    sandbox: Box<dyn Sandbox>,
-    layer: PathBuf,
+pub(crate) struct Here {
+    pub(crate) sandbox: Box<dyn Sandbox>,
+    pub(crate) layer: PathBuf,
 }
 
 /// The one stream on which guests are spoken to, one after the other.
-struct Channel {
+pub(crate) struct Channel {
     port: Port,
     /// What says that the guest before has said its last.
     mark: Arc<Mutex<Option<Mark>>>,
 }
 
 impl Channel {
-    fn for_guests(&self) -> io::Result<Channels> {
+    pub(crate) fn for_guests(&self) -> io::Result<Channels> {
         let (port, mark) = (self.port.file.try_clone()?, self.mark.clone());
         Ok(Channels(Box::new(move || {
             if let Some(mark) = mark.lock().unwrap_or_else(PoisonError::into_inner).take() {
@@ -148,7 +159,7 @@ impl Channel {
 }
 
 /// Tells the host of a system call, and waits until it is on record.
-struct Teller(Mutex<File>);
+pub(crate) struct Teller(Mutex<File>);
 
 impl Witness for Teller {
     fn hear(&self, heard: Heard) -> bool {
@@ -162,7 +173,7 @@ impl Witness for Teller {
     }
 }
 
-fn refusal(error: RuntimeError) -> Tell {
+pub(crate) fn refusal(error: RuntimeError) -> Tell {
     match error {
         RuntimeError::Refused { what, fix } | RuntimeError::Step { what, fix, .. } => {
             Tell::Refused { what, fix }
@@ -198,7 +209,8 @@ impl Inside {
             Err(error) => return Err(error),
         };
         let told = match asked {
-            Ask::Prepare { home, git } => self.prepare(home.as_path(), git.as_deref()),
+            Ask::Prepare { home, git, room } => self.prepare(home.as_path(), git.as_deref(), room),
+            Ask::Rehearse(make) => self.rehearse(*make),
             Ask::Make(make) => {
                 let files = self.files(&make.files)?;
                 self.make(*make, files)
@@ -215,7 +227,7 @@ impl Inside {
             }
             Ask::Renew { who, files } => {
                 self.renewed = self.files(&files)?;
-                renew(&who);
+                self.renew(&who);
                 self.cover()
             }
             Ask::Quiet => self.channel.quiet(),
@@ -247,12 +259,12 @@ impl Inside {
         Ok(files)
     }
 
-    fn prepare(&mut self, home: &Path, git: Option<&[u8]>) -> Tell {
+    fn prepare(&mut self, home: &Path, git: Option<&[u8]>, room: u64) -> Tell {
         let own = || -> io::Result<()> {
             prepare::machine_id()?;
             // Mounted before anything is begun, so that all of them have it.
-            prepare::layers(Path::new(LAYERS))?;
-            [PROGRAMS, SESSION].iter().try_for_each(|disk| std::fs::create_dir_all(place_of(disk)))?;
+            prepare::layers(Path::new(LAYERS), room)?;
+            prepare::places()?;
             std::fs::create_dir_all(home)?;
             git.map_or(Ok(()), |git| std::fs::write(home.join(".gitconfig"), git))
         };
@@ -262,76 +274,23 @@ impl Inside {
             rehearse::ahead(home, &channels)
         });
         match prepared {
-            Ok(ahead) => {
-                self.ahead = ahead;
+            Ok((ahead, understudy)) => {
+                (self.ahead, self.understudy, self.room) = (ahead, Some(understudy), room);
+                // What was used on the way here is of no use to a copy, which has to bring it along all the same.
+                prepare::blank();
                 Tell::Done
             }
             Err(error) => refusal(error),
         }
     }
 
-    fn make(&mut self, make: Make, files: Vec<ShownFile>) -> Tell {
-        renew(&make.who);
-        match self.create(make, files) {
-            Ok((here, made)) => {
-                self.made = Some(here);
-                Tell::Made(Box::new(made))
-            }
-            Err(error) => refusal(error),
-        }
-    }
-
-    fn create(&mut self, make: Make, files: Vec<ShownFile>) -> Result<(Here, Made), RuntimeError> {
-        let mut shown = Vec::new();
-        for (disk, show) in [(PROGRAMS, &make.programs_at), (SESSION, &make.show)] {
-            let show = paths(show);
-            if disk == SESSION || !show.is_empty() {
-                prepare::show(disk, &show).map_err(RuntimeError::io("show the session's disks"))?;
-                shown.push(place_of(disk));
-                shown.extend(show);
-            }
-        }
-        prepare::bound(Path::new(LAYERS), make.disk).map_err(RuntimeError::io("make room for changes"))?;
-        let without = make.without.clone();
-        let spec = spec(make, files)?;
-        let layer = spec.layer.clone();
-        let mut sandbox = self.begin(spec, without, &shown)?.complete(&mut || ())?;
-        sandbox.listen(self.teller.clone())?;
-        if let Some(doors) = sandbox.take_doors() {
-            let port = self.ports.open(NET).map_err(RuntimeError::io("open the port of the network"))?.file;
-            std::thread::spawn(move || carry::carry(port.into(), Far::Inside(Box::new(doors)), None));
-        }
-        let who = sandbox.identity();
-        let made = Made {
-            report: sandbox.report().clone(),
-            name: who.name,
-            uid: who.uid,
-            gid: who.gid,
-            home: RawPath::from(who.home.as_path()),
-        };
-        Ok((Here { sandbox, layer }, made))
-    }
-
-    /// One that was begun ahead, where it fits; else one from nothing.
-    fn begin(
-        &mut self,
-        spec: SandboxSpec,
-        without: Vec<String>,
-        shown: &[PathBuf],
-    ) -> Result<Box<dyn Begun>, RuntimeError> {
-        let fits = |ahead: &Ahead| without.is_empty() && ahead.fits(&spec);
-        if let Some(at) = self.ahead.iter().position(fits) {
-            let ahead = self.ahead.swap_remove(at);
-            ahead.see(shown).map_err(|errno| RuntimeError::io("show the session's disk")(errno.into()))?;
-            let mut begun = ahead.begun;
-            if begun.adopt(spec.clone()).is_ok() {
-                return Ok(begun);
-            }
-        }
-        let channels = self.channel.for_guests().map_err(RuntimeError::io("find the guest's channel"))?;
-        let backend =
-            ProcessBackend { channel: Mutex::new(Some(channels)), without, ..ProcessBackend::default() };
-        backend.begin(spec)
+    /// A copy of a machine is another one.
+    pub(crate) fn renew(&mut self, who: &Identity) {
+        set_clock(who.clock);
+        let _ = cofferdam_sys::machine::renew_entropy(&who.seed);
+        let _ = std::fs::write(prepare::MACHINE_ID, format!("{}\n", who.machine));
+        let _ = rustix::system::sethostname(who.host.as_bytes());
+        self.host.clone_from(&who.host);
     }
 
     /// Lets the layers change under a guest that ends by it, and tells another from it by the mark.
@@ -362,7 +321,7 @@ impl Inside {
                 std::fs::write(&path, &file.content)?;
                 files.push((path, file.at.clone()));
             }
-            Ok(cofferdam_sys::machine::cover(guest, &files)?)
+            Ok(cofferdam_sys::machine::cover(guest, &files, (guest, &self.host))?)
         };
         match put() {
             Ok(()) => Tell::Done,
@@ -396,61 +355,11 @@ impl Inside {
     }
 }
 
-fn nothing_made() -> Tell {
+pub(crate) fn nothing_made() -> Tell {
     Tell::Refused { what: "nothing was made".into(), fix: "report this".into() }
-}
-
-fn paths(raw: &[RawPath]) -> Vec<PathBuf> {
-    raw.iter().map(|path| path.as_path().to_owned()).collect()
-}
-
-fn spec(make: Make, files: Vec<ShownFile>) -> Result<SandboxSpec, RuntimeError> {
-    let id = make.id.parse().map_err(|_| RuntimeError::Refused {
-        what: "the host names no session".into(),
-        fix: "report this".into(),
-    })?;
-    let base = (0..make.base).map(|at| place_of(SESSION).join(BASE).join(at.to_string())).collect();
-    Ok(SandboxSpec {
-        id,
-        workdir: make.workdir.as_path().to_owned(),
-        shown_at: make.shown_at.map(|path| path.as_path().to_owned()),
-        home: make.home.as_path().to_owned(),
-        path: paths(&make.path),
-        mounts: make.mounts,
-        hide: paths(&make.hide),
-        profile: make.profile,
-        users: UserMode::Auto,
-        limits: make.limits,
-        layer_place: LayerPlace::Disk,
-        nested: make.nested,
-        sudo: make.sudo,
-        tracing: make.tracing,
-        syscalls: make.syscalls,
-        programs: make.programs.map(|programs| paths(&programs)),
-        root: None,
-        ahead: false,
-        // Its guest may be followed by others, over other layers.
-        pausable: true,
-        network: if make.doors { Network::Doors } else { Network::None },
-        files,
-        require: Vec::new(),
-        accept: make.accept,
-        layer: Path::new(LAYERS).join(&make.id),
-        base: Base { layers: base, since: None },
-        staging: PathBuf::from(STAGING),
-        ranges: PathBuf::from(RANGES),
-    })
 }
 
 fn set_clock(clock: Clock) {
     let now = rustix::time::Timespec { tv_sec: clock.seconds, tv_nsec: clock.nanos.into() };
     let _ = rustix::time::clock_settime(rustix::time::ClockId::Realtime, now);
-}
-
-/// A copy of a machine is another one.
-fn renew(who: &Identity) {
-    set_clock(who.clock);
-    let _ = cofferdam_sys::machine::renew_entropy(&who.seed);
-    let _ = std::fs::write(prepare::MACHINE_ID, format!("{}\n", who.machine));
-    prepare::name_hosts(&who.host);
 }

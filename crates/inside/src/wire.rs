@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use std::io::{self, Read, Write};
 
 /// Of both sides, which come from one program.
-pub const VERSION: u32 = 2;
+pub const VERSION: u32 = 3;
 /// Of one frame from inside: the text of a difference is the longest.
 pub const FROM_INSIDE: u32 = 4 << 20;
 /// Of one frame from the host, which carries the files that are shown.
@@ -29,7 +29,11 @@ pub enum Ask {
         home: RawPath,
         /// Who commits there, in git's own form.
         git: Option<Vec<u8>>,
+        /// Bytes that may be changed, unless an inside is made for others.
+        room: u64,
     },
+    /// Do all that is done for this one, in an inside that nobody gets, and undo it.
+    Rehearse(Box<Make>),
     /// Make the inside. The contents of its files follow as pieces.
     Make(Box<Make>),
     Counters,

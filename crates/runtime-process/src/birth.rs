@@ -16,6 +16,7 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType};
 use rustix::thread::UnshareFlags;
 use std::fmt;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 /// A child at work, and what it and we have in common.
@@ -44,12 +45,13 @@ impl Early {
             return None;
         }
         let way = if rustix::process::geteuid().is_root() { Way::Root } else { Way::Single };
-        born(namespaces(way, &[]), None, None, plan::first(&[]), &[], &mut None).ok().map(Self)
+        born(namespaces(way, &[]), None, None, plan::first(&[]), &[], (&mut None, &None)).ok().map(Self)
     }
 
     /// Whether it is what would be made now.
     pub(crate) fn serves(&self, m: &Making) -> bool {
-        m.without.is_empty() && m.groups.groups.is_empty() && m.given_channel.is_none()
+        let given = m.given_channel.is_some() || m.given_image.is_some();
+        m.without.is_empty() && m.groups.groups.is_empty() && !given
     }
 }
 
@@ -73,7 +75,7 @@ pub(crate) fn bear(
     let unified = m.groups.groups.iter().find(|group| group.version == Version::V2);
     let unified = unified.and_then(|group| layer::open_dir(&group.path).ok());
     let group = unified.as_ref().map(AsFd::as_fd);
-    let born = born(namespaces, group, within, first, keep, &mut m.given_channel)?;
+    let born = born(namespaces, group, within, first, keep, (&mut m.given_channel, &m.given_image))?;
     m.born_in_group = unified.is_some();
     take_in(m, born);
     Ok(())
@@ -95,7 +97,7 @@ fn born(
     within: Option<BorrowedFd<'_>>,
     first: Vec<Op>,
     keep: &[RawFd],
-    given_channel: &mut Option<Channels>,
+    (given_channel, given_image): (&mut Option<Channels>, &Option<Arc<OwnedFd>>),
 ) -> Result<Born, Failure> {
     let (channel, theirs) = match given_channel {
         Some(Channels(next)) => (None, next().map_err(RuntimeError::io("find the guest's channel"))?),
@@ -107,11 +109,16 @@ fn born(
             (Some(ours), theirs)
         }
     };
-    let image = image::blank().map_err(|errno| explain_launch("guest image", errno))?;
+    let image = match given_image {
+        Some(image) => rustix::io::fcntl_dupfd_cloexec(image.as_fd(), 3),
+        None => image::blank(),
+    };
+    let image = image.map_err(|errno| explain_launch("guest image", errno))?;
     let (theirs, image) = (wait::out_of_the_way(theirs)?, wait::out_of_the_way(image)?);
     let keep = [keep, &[theirs.as_raw_fd(), image.as_raw_fd()]].concat();
     let birth = Birth { namespaces, cgroup, within, keep: &keep };
     let launched = boot::launch(&birth, first).map_err(|errno| explain_launch("new namespaces", errno))?;
-    let inherited = Inherited { channel: theirs.as_raw_fd(), image: image.as_raw_fd() };
+    let sealed = given_image.is_some();
+    let inherited = Inherited { channel: theirs.as_raw_fd(), image: image.as_raw_fd(), sealed };
     Ok(Born { launched, inherited, channel })
 }

@@ -1,6 +1,5 @@
 //! How a sandbox comes to be: a table of steps, each with its undo.
 
-use crate::Channels;
 use crate::birth::{self, Early};
 use crate::cgroup::{self, Groups};
 use crate::decide;
@@ -20,15 +19,16 @@ use crate::supervise;
 use crate::users::{self, Users, Way};
 use crate::wait::{self, Waiting};
 use crate::watch::Ear;
+use crate::{Channels, ProcessBackend};
 use cofferdam_model::{EnforcementReport, Weakness};
 use cofferdam_runtime::{
-    Begun, Doors, Fault, Injected, Network, Recipe, RuntimeError, Sandbox, SandboxSpec, Standing, Step,
+    Begun, Doors, Injected, Network, Recipe, RuntimeError, Sandbox, SandboxSpec, Standing, Step, Waits,
 };
 use cofferdam_sys::boot::{Given, Launched, Op};
 use cofferdam_sys::idmap;
 use rustix::process::{Signal, WaitId, WaitIdOptions};
 use std::collections::VecDeque;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicI32;
@@ -75,6 +75,8 @@ pub(crate) struct Making {
     pub(crate) channel: Option<OwnedFd>,
     /// Where the guest's end of it comes from, where the other is not ours.
     pub(crate) given_channel: Option<Channels>,
+    /// The guest's program, where it was sealed before.
+    pub(crate) given_image: Option<Arc<OwnedFd>>,
     /// The first process of the room that there is, for who asks from elsewhere.
     pub(crate) guest: Arc<AtomicI32>,
     pub(crate) launched: Option<Launched>,
@@ -138,17 +140,17 @@ pub(crate) struct Beginning(Standing<Making, Failure>);
 
 pub(crate) fn begin(
     spec: SandboxSpec,
-    without: &[String],
-    fault: Fault,
+    backend: &ProcessBackend,
     given_channel: Option<Channels>,
-    kvm: Option<PathBuf>,
     early: Option<Early>,
 ) -> Result<Box<Beginning>, RuntimeError> {
+    let ProcessBackend { without, fault, kvm, image: given_image, .. } = backend;
+    let (fault, kvm, given_image) = (*fault, kvm.clone(), given_image.clone());
     let making = Making {
         limits: limits::resolve(&spec.limits, spec.layer_place, spec.pausable),
         group: group_name(&spec.id),
         spec,
-        without: without.to_vec(),
+        without: without.clone(),
         kvm,
         users: None,
         layout: None,
@@ -173,6 +175,7 @@ pub(crate) fn begin(
         system: Vec::new(),
         channel: None,
         given_channel,
+        given_image,
         guest: Arc::default(),
         launched: None,
         ear: None,
@@ -194,6 +197,13 @@ impl Begun for Beginning {
 
     fn go_ahead(&mut self) -> Result<(), RuntimeError> {
         wait::go_ahead(&mut self.0.context).map_err(|failure| told(("wait", failure)))
+    }
+
+    fn waits(&self) -> Option<Waits<'_>> {
+        let making = &self.0.context;
+        let (launched, place) = (making.launched.as_ref()?, making.place.as_ref()?);
+        making.waiting.as_ref()?;
+        Some(Waits { guest: launched.pidfd(), mounts: place.mounts.as_fd() })
     }
 
     fn complete(self: Box<Self>, meanwhile: &mut dyn FnMut()) -> Result<Box<dyn Sandbox>, RuntimeError> {

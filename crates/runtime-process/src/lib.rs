@@ -50,7 +50,7 @@ use std::fmt;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// The tier. The default is the real thing; the fields weaken it for negative controls and fault tests.
 #[derive(Debug, Default)]
@@ -65,6 +65,8 @@ pub struct ProcessBackend {
     pub channel: Mutex<Option<Channels>>,
     /// A child that was born ahead. Taken by the first sandbox, or ended.
     pub early: Mutex<Option<Early>>,
+    /// The guest's program, sealed before, for who makes many sandboxes that are to share it.
+    pub image: Option<Arc<OwnedFd>>,
     /// A node of the host's `kvm` to be shown under that name, for a VMM that opens it by itself.
     pub kvm: Option<PathBuf>,
 }
@@ -108,7 +110,7 @@ impl Backend for ProcessBackend {
     fn begin(&self, spec: SandboxSpec) -> Result<Box<dyn Begun>, RuntimeError> {
         let channel = self.channel.lock().unwrap_or_else(PoisonError::into_inner).take();
         let early = self.early.lock().unwrap_or_else(PoisonError::into_inner).take();
-        Ok(create::begin(spec, &self.without, self.fault, channel, self.kvm.clone(), early)?)
+        Ok(create::begin(spec, self, channel, early)?)
     }
 }
 

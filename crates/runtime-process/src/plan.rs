@@ -85,6 +85,8 @@ pub(crate) enum Room {
 pub(crate) struct Inherited {
     pub(crate) channel: RawFd,
     pub(crate) image: RawFd,
+    /// It holds the guest already.
+    pub(crate) sealed: bool,
 }
 
 /// The one memory file system that holds everything writable but the work dir's layer.
@@ -253,7 +255,9 @@ pub(crate) fn binding(d: &Decided<'_>) -> Binding {
 
 /// As late as the host's files can be named: the supervisor makes the groups meanwhile.
 fn join_groups(d: &Decided<'_>, ops: &mut Vec<Op>) {
-    ops.push(Op::FillImage { image: d.inherited.image, program: guest_program() });
+    if !d.inherited.sealed {
+        ops.push(Op::FillImage { image: d.inherited.image, program: guest_program() });
+    }
     if !d.groups.is_empty() {
         ops.push(Op::AwaitSupervisor);
         ops.extend(d.groups.iter().map(|entrance| Op::JoinGroup { tasks: c(entrance) }));
@@ -404,7 +408,7 @@ mod tests {
             seccomp: Some((Arc::new(crate::filter::program(Default::default())), true)),
             files: &[],
             network,
-            inherited: Inherited { channel: 5, image: 6 },
+            inherited: Inherited { channel: 5, image: 6, sealed: false },
             without: &without,
             kvm: None,
         };

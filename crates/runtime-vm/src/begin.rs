@@ -1,45 +1,155 @@
 //! How a machine becomes a sandbox: its VMM is started as soon as anything is known, and it is given its session when
-//! all is.
+//! all is. One that is prepared for nobody is taken further: it runs, has rehearsed, and stands still until somebody
+//! comes.
 
-use crate::image::{self, Kept};
+use crate::asked::Asked;
+use crate::copy::Copied;
+use crate::house::House;
+use crate::image::Kept;
+use crate::kernel::refused;
 use crate::listing;
+use crate::machine::Machine;
 use crate::nbd::Disks;
+use crate::pending::{Found, Pending};
 use crate::sandbox::{Stuff, VmSandbox};
-use crate::session;
+use crate::session::{self, Session};
 use crate::snapshot::{self, Snapshot};
-use crate::template::{Copied, Parts, Template};
+use crate::template::{Parts, Template};
+use crate::vmm::Vmm;
+use cofferdam_inside::wire::{Ask, Tell};
 use cofferdam_inside::{PROGRAMS, SESSION};
+use cofferdam_model::Profile;
 use cofferdam_runtime::{Begun, Network, RuntimeError, Sandbox, SandboxSpec};
 use cofferdam_runtime_process::{Look, look};
-use std::path::Path;
+use std::path::PathBuf;
+use std::time::Duration;
 
-/// A machine whose VMM was started, and that is nobody's yet.
+/// For a rehearsal, which nobody waits for.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A machine that is nobody's yet.
 pub(crate) struct Beginning {
     spec: SandboxSpec,
     parts: Parts,
     template: Template,
     /// It is a copy of this, and not of a template.
     of: Option<Snapshot>,
-    copied: Copied,
+    stage: Stage,
     disks: Disks,
+    pending: Pending,
 }
 
-pub(crate) fn begin(mut parts: Parts, spec: SandboxSpec, look: &Look) -> Result<Beginning, RuntimeError> {
+enum Stage {
+    /// Its VMM was started.
+    Copied(Box<Copied>),
+    /// It was restored, has rehearsed, and stands still.
+    Waiting(Box<Machine>, Box<dyn Vmm>),
+    Gone,
+}
+
+/// `sure`: nothing of what is kept of the host is used before it was found to hold.
+pub(crate) fn begin(
+    mut parts: Parts,
+    spec: SandboxSpec,
+    look: &Look,
+    sure: bool,
+) -> Result<Beginning, RuntimeError> {
     let disks = Disks::default();
     let kept = spec.base.layers.first().filter(|layer| snapshot::is_there(layer));
-    let (template, of) = match kept {
-        None => (parts.template(&spec, look)?, None),
+    let (template, of, pending) = match kept {
+        None => {
+            let (template, pending) = parts.template(&spec, look, sure)?;
+            (template, None, pending)
+        }
         Some(dir) => {
             let (template, snapshot) = snapshot::open(dir, &parts)?;
             parts.size = template.manifest.size;
             snapshot::put(dir, &disks)?;
-            (template, Some(snapshot))
+            (template, Some(snapshot), Pending::default())
         }
     };
     let doors = spec.network == Network::Doors;
     let dir = parts.dir.join("run").join(spec.id.as_str());
-    let copied = template.copy(&parts, &spec, &dir, doors, &disks)?;
-    Ok(Beginning { spec, parts, template, of, copied, disks })
+    let stage = Stage::Copied(Box::new(template.copy(&parts, &spec, &dir, doors, &disks)?));
+    Ok(Beginning { spec, parts, template, of, stage, disks, pending })
+}
+
+/// What is on the session's disks, and where its programs are shown.
+struct Listed {
+    session: Session,
+    programs: listing::Listed,
+    programs_at: Vec<PathBuf>,
+}
+
+impl Listed {
+    fn new(parts: &Parts, spec: &SandboxSpec, look: &Look, sure: bool) -> Result<Self, RuntimeError> {
+        let (programs, programs_at) = listing::programs(&parts.dir, look, sure)?;
+        Ok(Self { session: session::disk(spec, look)?, programs, programs_at })
+    }
+}
+
+/// Puts them on a machine's disks.
+fn put(
+    listed: Listed,
+    disks: &Disks,
+    parts: &Parts,
+    machine: &Machine,
+    vmm: &mut dyn Vmm,
+) -> Result<(Vec<cofferdam_model::RawPath>, Vec<PathBuf>), RuntimeError> {
+    disks.session.put(listed.session.disk);
+    let programs = Kept::open(&listed.programs.path);
+    disks.programs.put(programs.map_err(RuntimeError::io("open the list of programs"))?);
+    for name in [PROGRAMS, SESSION] {
+        let written = machine.write_disk(name, disks, &parts.images());
+        written
+            .and_then(|()| vmm.exchanged(name))
+            .map_err(RuntimeError::io("put the session's files on the machine's disks"))?;
+    }
+    Ok((listed.session.show, listed.programs_at))
+}
+
+impl Beginning {
+    /// Nothing where what is shown of the host is not what it was: then another is to be made.
+    fn finish(self, sure: bool) -> Result<Option<Box<dyn Sandbox>>, RuntimeError> {
+        let Self { spec, parts, template, of, stage, disks, mut pending } = self;
+        let look = look(&spec)?;
+        let made = stand(Stood { spec, parts, template, of, stage, disks, look, sure }, &mut pending);
+        match (pending.finish(), made) {
+            // Whatever else went wrong may have come of this.
+            (Found::Bad(error), _) => Err(error),
+            (Found::Stale, _) => Ok(None),
+            (Found::Good, made) => made.map(|sandbox| Some(Box::new(sandbox) as Box<dyn Sandbox>)),
+        }
+    }
+
+    /// Restores it, and has it do for nobody what it will do for somebody. Nothing where what is shown of the host is not
+    /// what it was.
+    fn rehearse(&mut self, stand_in: &SandboxSpec, look: &Look) -> Result<Option<()>, RuntimeError> {
+        let Stage::Copied(copied) = std::mem::replace(&mut self.stage, Stage::Gone) else {
+            return Ok(Some(()));
+        };
+        let mut pending = std::mem::take(&mut self.pending);
+        let restored = self.template.restore(*copied, &mut pending);
+        let (machine, mut vmm) = match (pending.finish(), restored) {
+            (Found::Bad(error), _) => return Err(error),
+            (Found::Stale, _) => return Ok(None),
+            (Found::Good, restored) => restored?,
+        };
+        let listed = Listed::new(&self.parts, stand_in, look, true)?;
+        let (show, programs_at) = put(listed, &self.disks, &self.parts, &machine, vmm.as_mut())?;
+        let asked = Asked { spec: stand_in, look, size: self.template.manifest.size };
+        let ask = Ask::Rehearse(Box::new(asked.make(show, &programs_at, Vec::new())?));
+        let house = machine.house.try_clone().and_then(House::new);
+        let told = house.and_then(|mut house| house.ask(&ask, PATIENCE, machine.ended()));
+        match told.map_err(RuntimeError::io("have the machine rehearse"))? {
+            Tell::Done => {}
+            Tell::Refused { what, fix } => return Err(RuntimeError::Refused { what, fix }),
+            _ => return Err(refused("the machine answers something else", "report this")),
+        }
+        vmm.pause().map_err(RuntimeError::io("stop the machine"))?;
+        self.stage = Stage::Waiting(Box::new(machine), vmm);
+        Ok(Some(()))
+    }
 }
 
 impl Begun for Beginning {
@@ -52,54 +162,93 @@ impl Begun for Beginning {
         if kind(&spec) != kind(&self.spec) || size != self.template.manifest.size || kept || self.of.is_some()
         {
             let what = "it was prepared for another kind of session";
-            return Err(crate::kernel::refused(what, "make one from nothing"));
+            return Err(refused(what, "make one from nothing"));
         }
         self.spec = spec;
         Ok(())
     }
 
-    fn complete(self: Box<Self>, meanwhile: &mut dyn FnMut()) -> Result<Box<dyn Sandbox>, RuntimeError> {
-        let Self { spec, parts, template, of, copied, disks } = *self;
-        meanwhile();
-        let look = look(&spec)?;
-        // The lists are made while the machine comes to itself.
-        let listed = || match of {
-            None => {
-                let programs = listing::programs(&parts.dir, &look)?;
-                image::check(&programs.0).map_err(|error| damaged(&programs.0, &error))?;
-                Ok(Some((session::disk(&spec, &look)?, programs)))
+    fn go_ahead(&mut self) -> Result<(), RuntimeError> {
+        let workdir = crate::nowhere(&self.parts.dir)?;
+        let (profile, network) = (Profile::Run, Network::Doors);
+        let stand_in = SandboxSpec { workdir, profile, network, ..self.spec.clone() };
+        let look = look(&stand_in)?;
+        let again = |this: &Self| begin(this.parts.clone(), this.spec.clone(), &look, true);
+        match self.rehearse(&stand_in, &look) {
+            Ok(Some(())) => Ok(()),
+            Ok(None) => {
+                self.stage = Stage::Gone;
+                *self = again(self)?;
+                self.rehearse(&stand_in, &look).map(drop)
             }
-            Some(_) => Ok(None),
-        };
-        let (listed, restored) = std::thread::scope(|scope| {
-            let listed = scope.spawn(listed);
-            let restored = template.restore(copied);
-            let gone = || Err(crate::kernel::refused("the lists were not made", "report this"));
-            (listed.join().unwrap_or_else(|_| gone()), restored)
-        });
-        let (machine, vmm) = restored?;
-        let listed = listed?;
-        let without = parts.without.clone();
-        let stuff = Stuff { parts, spec, look, template, disks: disks.clone() };
-        let mut sandbox = VmSandbox::new(stuff, machine, vmm)?;
-        match (of, listed) {
-            (Some(snapshot), _) => sandbox.revive(snapshot)?,
-            (None, Some((session, (programs, programs_at)))) => {
-                disks.session.put(session.disk);
-                let programs = Kept::open(&programs);
-                disks.programs.put(programs.map_err(RuntimeError::io("open the list of programs"))?);
-                sandbox.exchange([PROGRAMS, SESSION])?;
-                sandbox.make(session.show, &programs_at, without)?;
+            Err(RuntimeError::Refused { .. }) => {
+                // One that cannot rehearse is not used. Another waits without.
+                self.stage = Stage::Gone;
+                *self = again(self)?;
+                Ok(())
             }
-            (None, None) => {}
+            Err(error) => Err(error),
         }
-        Ok(Box::new(sandbox))
+    }
+
+    fn complete(self: Box<Self>, meanwhile: &mut dyn FnMut()) -> Result<Box<dyn Sandbox>, RuntimeError> {
+        let (parts, spec) = (self.parts.clone(), self.spec.clone());
+        meanwhile();
+        if let Some(sandbox) = self.finish(false)? {
+            return Ok(sandbox);
+        }
+        let sure = begin(parts, spec.clone(), &look(&spec)?, true)?.finish(true)?;
+        sure.ok_or_else(|| refused("the host's directories change while they are listed", "try again"))
     }
 }
 
-/// What is damaged is made again by the next who needs it.
-fn damaged(path: &Path, error: &std::io::Error) -> RuntimeError {
-    let _ = std::fs::remove_file(path);
-    let what = format!("what is kept of the programs at {} is damaged: {error}", path.display());
-    crate::kernel::refused(what, "it was removed: run this again")
+/// All that a sandbox is made of.
+struct Stood {
+    spec: SandboxSpec,
+    parts: Parts,
+    template: Template,
+    of: Option<Snapshot>,
+    stage: Stage,
+    disks: Disks,
+    look: Look,
+    sure: bool,
+}
+
+fn stand(stood: Stood, pending: &mut Pending) -> Result<VmSandbox, RuntimeError> {
+    let Stood { spec, parts, template, of, stage, disks, look, sure } = stood;
+    // The lists are made while the machine comes to itself.
+    let listed = || of.is_none().then(|| Listed::new(&parts, &spec, &look, sure)).transpose();
+    let (listed, restored) = std::thread::scope(|scope| {
+        let listed = scope.spawn(listed);
+        let restored = match stage {
+            Stage::Copied(copied) => template.restore(*copied, pending),
+            Stage::Waiting(machine, mut vmm) => {
+                let resumed = vmm.resume().map_err(RuntimeError::io("let the machine go on"));
+                resumed.map(|()| (*machine, vmm))
+            }
+            Stage::Gone => Err(refused("the machine is gone", "make another")),
+        };
+        let gone = || Err(refused("the lists were not made", "report this"));
+        (listed.join().unwrap_or_else(|_| gone()), restored)
+    });
+    let ((machine, mut vmm), listed) = (restored?, listed?);
+    let given = match listed {
+        None => None,
+        Some(listed) => {
+            let mut looks = Pending::default();
+            looks.add(listed.programs.look(true));
+            looks.start().map_err(RuntimeError::io("look at the list of programs"))?;
+            pending.join(looks);
+            Some(put(listed, &disks, &parts, &machine, vmm.as_mut())?)
+        }
+    };
+    let without = parts.without.clone();
+    let stuff = Stuff { parts, spec, look, template, disks };
+    let mut sandbox = VmSandbox::new(stuff, machine, vmm)?;
+    match (of, given) {
+        (Some(snapshot), _) => sandbox.revive(snapshot)?,
+        (None, Some((show, programs_at))) => sandbox.make(show, &programs_at, without)?,
+        (None, None) => {}
+    }
+    Ok(sandbox)
 }

@@ -8,7 +8,9 @@
 
 mod accelerator;
 mod ask;
+mod asked;
 mod begin;
+mod copy;
 mod firecracker;
 mod house;
 mod identity;
@@ -22,6 +24,7 @@ mod machine;
 mod memory;
 mod nbd;
 mod notes;
+mod pending;
 mod qemu;
 mod qmp;
 mod report;
@@ -79,6 +82,13 @@ fn size(limits: &Limits, accelerator: Accelerator) -> Size {
     let usual = if accelerator == Accelerator::Kvm { 2 } else { 1 };
     let processors = limits.cpu.map_or(usual, |cpu| cpu.milli.div_ceil(1000).clamp(1, PROCESSORS));
     Size { memory, processors }
+}
+
+/// A stand-in for a work dir.
+fn nowhere(dir: &Path) -> Result<PathBuf, RuntimeError> {
+    let nowhere = dir.join("nowhere");
+    std::fs::create_dir_all(&nowhere).map_err(RuntimeError::io("make a stand-in for a work dir"))?;
+    Ok(nowhere)
 }
 
 impl VmBackend {
@@ -161,15 +171,13 @@ impl Backend for VmBackend {
     fn begin(&self, spec: SandboxSpec) -> Result<Box<dyn Begun>, RuntimeError> {
         let parts = self.parts(&spec.limits)?;
         // What nobody has asked for yet has no work dir; what it sees of the system is the same.
-        let nowhere = self.dir.join("nowhere");
         let look = match spec.ahead {
             false => cofferdam_runtime_process::look(&spec)?,
             true => {
-                std::fs::create_dir_all(&nowhere)
-                    .map_err(RuntimeError::io("make a stand-in for a work dir"))?;
-                cofferdam_runtime_process::look(&SandboxSpec { workdir: nowhere, ..spec.clone() })?
+                let workdir = nowhere(&self.dir)?;
+                cofferdam_runtime_process::look(&SandboxSpec { workdir, ..spec.clone() })?
             }
         };
-        Ok(Box::new(begin::begin(parts, spec, &look)?))
+        Ok(Box::new(begin::begin(parts, spec, &look, false)?))
     }
 }

@@ -1,9 +1,10 @@
 //! Lists of what of the host a machine sees, kept from one run to the next: the system, and the programs in the caller's
 //! home. A list holds while no directory in it has changed; else it is made again.
 
-use crate::image::{Image, Taken, Tree, holds, witness};
+use crate::image::{self, Image, Taken, Tree, holds, witness};
 use crate::kernel::refused;
 use crate::memory::Lock;
+use crate::pending::Found;
 use crate::template::{make_dir, short};
 use cofferdam_runtime::RuntimeError;
 use cofferdam_runtime_process::{Look, owner_of_first};
@@ -11,27 +12,66 @@ use std::fs::{self, File};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
-/// The list called `name`, of what `of` describes: as it was kept, or made by `make`.
+/// A list that is kept.
+#[derive(Debug)]
+pub(crate) struct Listed {
+    pub(crate) path: PathBuf,
+    pub(crate) digest: String,
+    /// It was not looked at whether it still holds: by what is written here it can be.
+    seen: Option<PathBuf>,
+}
+
+impl Listed {
+    /// What is left to be found out about it: whether it holds, and, where that is asked for, whether it is what was written.
+    pub(crate) fn look(&self, whole: bool) -> impl FnOnce() -> Found + Send + use<> {
+        let (path, seen) = (self.path.clone(), self.seen.clone());
+        move || {
+            if let Some(error) = whole.then(|| image::check_once(&path).err()).flatten() {
+                return Found::Bad(damaged(&path, &error));
+            }
+            let holds = seen.is_none_or(|seen| fs::read(seen).is_ok_and(|seen| holds(&seen)));
+            if holds { Found::Good } else { Found::Stale }
+        }
+    }
+}
+
+/// What is damaged is made again by the next who needs it.
+fn damaged(path: &Path, error: &io::Error) -> RuntimeError {
+    let _ = fs::remove_file(path);
+    let what = format!("what is kept of the programs at {} is damaged: {error}", path.display());
+    refused(what, "it was removed: run this again")
+}
+
+/// The list called `name`, of what `of` describes: as it was kept, or made by `make`. Who is to be `sure` of it waits until
+/// it was found to hold; for others that is left to be looked at.
 fn kept(
     dir: &Path,
     name: &str,
     of: &str,
+    sure: bool,
     make: impl FnOnce() -> Result<Tree, RuntimeError>,
-) -> Result<(PathBuf, String), RuntimeError> {
+) -> Result<Listed, RuntimeError> {
     let (vm, dir) = (dir, dir.join(name));
-    let found = || {
-        let known = fs::read_to_string(dir.join("digest")).ok().filter(|digest| dir.join(digest).is_file());
+    let found = |sure: bool| {
+        let known =
+            fs::read_to_string(dir.join("digest")).ok().filter(|digest| dir.join(digest).is_file())?;
         let same = fs::read(dir.join("of")).is_ok_and(|kept| kept == of.as_bytes());
-        known.filter(|_| same && fs::read(dir.join("seen")).is_ok_and(|seen| holds(&seen)))
+        let seen = dir.join("seen");
+        let held = || fs::read(&seen).is_ok_and(|seen| holds(&seen));
+        (same && (!sure || held())).then(|| Listed {
+            path: dir.join(&known),
+            digest: known,
+            seen: (!sure).then_some(seen),
+        })
     };
-    if let Some(digest) = found() {
-        return Ok((dir.join(&digest), digest));
+    if let Some(listed) = found(sure) {
+        return Ok(listed);
     }
     // Also other threads of this process make it.
     make_dir(vm)?;
     let _lock = Lock::take(vm).map_err(RuntimeError::io("wait for our turn"))?;
-    if let Some(digest) = found() {
-        return Ok((dir.join(&digest), digest));
+    if let Some(listed) = found(true) {
+        return Ok(listed);
     }
     let tree = make()?;
     let image = Image::of(&tree)
@@ -48,12 +88,12 @@ fn kept(
         .and_then(|()| write("of", &|file| file.write_all(of.as_bytes())))
         .and_then(|()| write("digest", &|file| file.write_all(digest.as_bytes())));
     written.map_err(RuntimeError::io(format!("keep the list of the {name}")))?;
-    Ok((dir.join(&digest), digest))
+    Ok(Listed { path: dir.join(&digest), digest, seen: None })
 }
 
 /// What every session of this user may see of the system.
-pub(crate) fn system(dir: &Path, look: &Look) -> Result<(PathBuf, String), RuntimeError> {
-    kept(dir, "system", &format!("{:?}\n{:?}\n", look.dirs, look.masked), || {
+pub(crate) fn system(dir: &Path, look: &Look, sure: bool) -> Result<Listed, RuntimeError> {
+    kept(dir, "system", &format!("{:?}\n{:?}\n", look.dirs, look.masked), sure, || {
         let mut tree = Tree::new();
         for name in ["dev", "proc", "sys", "run", "tmp", "home", "root", "mnt", "srv"] {
             tree.dir(Path::new(name));
@@ -74,10 +114,10 @@ pub(crate) fn system(dir: &Path, look: &Look) -> Result<(PathBuf, String), Runti
 }
 
 /// The programs in the caller's home; and which paths there are.
-pub(crate) fn programs(dir: &Path, look: &Look) -> Result<(PathBuf, Vec<PathBuf>), RuntimeError> {
+pub(crate) fn programs(dir: &Path, look: &Look, sure: bool) -> Result<(Listed, Vec<PathBuf>), RuntimeError> {
     let shown: Vec<PathBuf> = look.toolchains.iter().map(|(path, _)| path.clone()).collect();
     let of = format!("{:?}\n{:?}\n", look.toolchains, look.workdir_owner);
-    let (path, _) = kept(dir, "programs", &of, || {
+    let listed = kept(dir, "programs", &of, sure, || {
         let mut tree = Tree::new();
         for (path, masked) in &look.toolchains {
             let owner = Some((look.workdir_owner, owner_of_first()));
@@ -87,5 +127,5 @@ pub(crate) fn programs(dir: &Path, look: &Look) -> Result<(PathBuf, Vec<PathBuf>
         }
         Ok(tree)
     })?;
-    Ok((path, shown))
+    Ok((listed, shown))
 }

@@ -4,6 +4,7 @@ use crate::accelerator::DEVICE;
 use crate::ask::{self, Want};
 use crate::launch::{self, Order};
 use crate::lines::Lines;
+use crate::memory::Shared;
 use crate::nbd::{self, Disks};
 use crate::qemu::KVM;
 use crate::vmm::{Vmm, Wiring};
@@ -82,7 +83,7 @@ pub(crate) struct Machine {
     pub(crate) doors: Option<Doors>,
     pub(crate) tail: Tail,
     /// The memory that it has in common with others of its template, for as long as it runs.
-    pub(crate) shares: Option<Arc<File>>,
+    pub(crate) shares: Option<Arc<Shared>>,
     /// Closed by the thread that watches, when the VMM has ended.
     ended: OwnedFd,
     /// That thread, which leaves the way into the sandbox behind.

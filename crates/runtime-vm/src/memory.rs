@@ -8,6 +8,7 @@ use rustix::io::Errno;
 use std::collections::HashMap;
 use std::fs::{File, OpenOptions};
 use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, LazyLock, Mutex, PoisonError, Weak};
@@ -107,39 +108,60 @@ fn sum(file: &File) -> io::Result<u32> {
     Ok(sum.finalize())
 }
 
+/// Memory that copies have in common.
+#[derive(Debug)]
+pub(crate) struct Shared {
+    file: File,
+    /// Whether it is what was written; who asks first looks.
+    whole: Mutex<Option<bool>>,
+}
+
+impl AsFd for Shared {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.file.as_fd()
+    }
+}
+
+impl Shared {
+    /// Whether it is what was written, by its sum.
+    pub(crate) fn check(&self, known: u32) -> io::Result<()> {
+        let mut whole = self.whole.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_whole = match *whole {
+            Some(is) => is,
+            None => sum(&self.file)? == known,
+        };
+        *whole = Some(is_whole);
+        if is_whole { Ok(()) } else { Err(damaged("its memory is not what was written")) }
+    }
+}
+
 /// Memory that others share, on its way from the disk.
 #[derive(Debug)]
 pub(crate) struct Sharing {
-    pub(crate) memory: Arc<File>,
-    filling: Option<[JoinHandle<io::Result<()>>; 2]>,
+    pub(crate) memory: Arc<Shared>,
+    filling: Option<JoinHandle<io::Result<()>>>,
     of: (PathBuf, Stamp),
 }
 
 type Stamp = Option<(u64, i64, i64)>;
-type InUse = HashMap<(PathBuf, Stamp), Weak<File>>;
+type InUse = HashMap<(PathBuf, Stamp), Weak<Shared>>;
 
 /// What machines of this process share now.
 static SHARED: LazyLock<Mutex<InUse>> = LazyLock::new(Mutex::default);
 
-/// Begins to share a file of memory; what is shared already is not read again. That it is what was written, and that
-/// the list of files that belongs to it is whole, is seen meanwhile.
-pub(crate) fn share(path: &Path, size: u64, known: u32, list: &Path) -> io::Result<Sharing> {
+/// Begins to share a file of memory; what is shared already is not read again. Whether it is what was written is for its
+/// user to ask.
+pub(crate) fn share(path: &Path, size: u64) -> io::Result<Sharing> {
     let of = (path.to_owned(), stamp(path));
     let there = SHARED.lock().unwrap_or_else(PoisonError::into_inner).get(&of).and_then(Weak::upgrade);
     if let Some(memory) = there {
         return Ok(Sharing { memory, filling: None, of });
     }
     let from = File::open(path)?;
-    let (again, list) = (from.try_clone()?, list.to_owned());
-    let memory = Arc::new(own(size)?);
+    let memory = Arc::new(Shared { file: own(size)?, whole: Mutex::default() });
     let to = memory.clone();
-    let fill = move || parts(&from, size, |at, end| copy(&from, &to, at, end));
-    let check = move || match sum(&again)? == known {
-        true => crate::image::check(&list),
-        false => Err(damaged("its memory is not what was written")),
-    };
-    let begin = |name: &str| std::thread::Builder::new().name(name.into());
-    let filling = Some([begin("vm-memory").spawn(fill)?, begin("vm-check").spawn(check)?]);
+    let fill = move || parts(&from, size, |at, end| copy(&from, &to.file, at, end));
+    let filling = Some(std::thread::Builder::new().name("vm-memory".into()).spawn(fill)?);
     Ok(Sharing { memory, filling, of })
 }
 
@@ -165,11 +187,9 @@ impl Sharing {
     /// of one machine cannot change what others begin with.
     pub(crate) fn finish(&mut self) -> io::Result<()> {
         let Some(filling) = self.filling.take() else { return Ok(()) };
-        for part in filling {
-            part.join().map_err(|_| io::Error::other("the memory was not read"))??;
-        }
+        filling.join().map_err(|_| io::Error::other("the memory was not read"))??;
         let seals = SealFlags::WRITE | SealFlags::GROW | SealFlags::SHRINK | SealFlags::SEAL;
-        rustix::fs::fcntl_add_seals(&*self.memory, seals)?;
+        rustix::fs::fcntl_add_seals(&self.memory.file, seals)?;
         let mut shared = SHARED.lock().unwrap_or_else(PoisonError::into_inner);
         shared.retain(|_, memory| memory.strong_count() > 0);
         shared.insert(self.of.clone(), Arc::downgrade(&self.memory));
@@ -204,21 +224,23 @@ mod tests {
         memory.write_all_at(b"last", size - 4).unwrap();
         let kept = keep(&memory, &path, size).unwrap();
         assert_eq!(digest(&path).unwrap(), kept.digest);
-        let list = dir.path().join("list");
-        crate::image::Image::default().keep(&mut File::create(&list).unwrap()).unwrap();
-
-        let mut sharing = share(&path, size, kept.sum, &list).unwrap();
+        let mut sharing = share(&path, size).unwrap();
         sharing.finish().unwrap();
+        sharing.memory.check(kept.sum).unwrap();
         let mut bytes = [0; 5];
-        sharing.memory.read_exact_at(&mut bytes, 4096).unwrap();
+        sharing.memory.file.read_exact_at(&mut bytes, 4096).unwrap();
         assert_eq!(&bytes, b"first");
-        assert!(sharing.memory.write_all_at(b"x", 0).is_err(), "it is sealed");
-        let again = share(&path, size, kept.sum, &list).unwrap();
+        assert!(sharing.memory.file.write_all_at(b"x", 0).is_err(), "it is sealed");
+        let again = share(&path, size).unwrap();
         assert!(Arc::ptr_eq(&again.memory, &sharing.memory), "read once");
 
         File::options().write(true).open(&path).unwrap().write_all_at(b"F", 4096).unwrap();
         assert_ne!(digest(&path).unwrap(), kept.digest, "a change is seen");
-        let said = share(&path, size, kept.sum, &list).unwrap().finish().unwrap_err().to_string();
-        assert!(said.contains("memory is not what was written"), "{said}");
+        let mut changed = share(&path, size).unwrap();
+        changed.finish().unwrap();
+        for _ in 0..2 {
+            let said = changed.memory.check(kept.sum).unwrap_err().to_string();
+            assert!(said.contains("memory is not what was written"), "{said}");
+        }
     }
 }

@@ -11,6 +11,8 @@ use std::time::{Duration, Instant};
 
 /// A line of an answer is no longer.
 const LINE: u64 = 1 << 20;
+/// Between two looks at a migration, which takes a few milliseconds.
+const AGAIN: Duration = Duration::from_micros(300);
 
 #[derive(Debug)]
 pub(crate) struct Qmp {
@@ -52,6 +54,21 @@ impl Qmp {
         self.send("getfd", json!({ "fdname": name }), Some(descriptor)).map(drop)
     }
 
+    /// Asks several things at once, to be answered in turn: each by itself would wait for QEMU to wake up.
+    pub(crate) fn ask_all<const N: usize>(&mut self, commands: [&str; N]) -> io::Result<[Value; N]> {
+        let mut text = Vec::new();
+        for command in commands {
+            serde_json::to_writer(&mut text, &json!({ "execute": command }))?;
+            text.push(b'\n');
+        }
+        self.reader.get_mut().write_all(&text)?;
+        let mut answers = [const { Value::Null }; N];
+        for (answer, command) in answers.iter_mut().zip(commands) {
+            *answer = self.answer(command)?;
+        }
+        Ok(answers)
+    }
+
     fn send(&mut self, command: &str, arguments: Value, with: Option<BorrowedFd<'_>>) -> io::Result<Value> {
         let mut text = serde_json::to_vec(&json!({ "execute": command, "arguments": arguments }))?;
         text.push(b'\n');
@@ -68,6 +85,10 @@ impl Qmp {
                 stream.write_all(text.get(sent..).unwrap_or_default())?;
             }
         }
+        self.answer(command)
+    }
+
+    fn answer(&mut self, command: &str) -> io::Result<Value> {
         loop {
             let answer = self.line()?;
             if let Some(error) = answer.get("error") {
@@ -91,7 +112,7 @@ impl Qmp {
                     return Err(io::Error::other(format!("the machine's state was not moved: {said}")));
                 }
                 _ if Instant::now() > until => return Err(io::ErrorKind::TimedOut.into()),
-                _ => sleep(Duration::from_millis(1)),
+                _ => sleep(AGAIN),
             }
         }
     }

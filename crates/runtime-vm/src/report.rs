@@ -4,7 +4,7 @@
 use crate::kernel::refused;
 use crate::machine::Machine;
 use crate::template::Manifest;
-use crate::vmm::{Accelerator, Kind, Told, Vmm};
+use crate::vmm::{Accelerator, Kind, Told};
 use cofferdam_model::{Bytes, Control, EnforcementReport, State, Tier};
 use cofferdam_runtime::RuntimeError;
 use serde_json::{Value, json};
@@ -15,12 +15,11 @@ fn line(name: &str, state: State, detail: String, value: Value) -> Control {
 
 pub(crate) fn read(
     inside: EnforcementReport,
-    vmm: &mut dyn Vmm,
+    vmm: Told,
     machine: &Machine,
     manifest: &Manifest,
-) -> Result<EnforcementReport, RuntimeError> {
-    let told = vmm.told().map_err(RuntimeError::io("ask the VMM what it is"))?;
-    let Told { kind, version, accelerator, memory, processors, is_running } = told;
+) -> EnforcementReport {
+    let Told { kind, version, accelerator, memory, processors, is_running } = vmm;
     let (value, disks) = match kind {
         Kind::Qemu => {
             let value = json!({ "vmm": kind.word(), "version": version, "machine": "microvm" });
@@ -65,7 +64,7 @@ pub(crate) fn read(
         let name = format!("vmm.{}", control.name);
         Control { name, ..control.clone() }
     }));
-    Ok(EnforcementReport { tier: Tier::Microvm, kernel: inside.kernel, controls })
+    EnforcementReport { tier: Tier::Microvm, kernel: inside.kernel, controls }
 }
 
 fn accelerator_line(accelerator: Accelerator) -> Control {

@@ -1,5 +1,6 @@
 //! A machine as a sandbox.
 
+use crate::asked::{self, Asked, announced};
 use crate::house::{self, House};
 use crate::identity;
 use crate::import::{self, Bounds, Whose};
@@ -9,15 +10,15 @@ use crate::notes;
 use crate::report;
 use crate::snapshot::{self, Snapshot, Taken, Unquiet};
 use crate::template::{Parts, Template};
-use crate::vmm::Vmm;
+use crate::vmm::{Told, Vmm};
 use cofferdam_guest::wire::{Attach, Kind, put};
 use cofferdam_inside::Mark;
-use cofferdam_inside::wire::{Ask, Made, Make, PIECE, Tell, send_piece};
+use cofferdam_inside::wire::{Ask, Made, PIECE, Tell, send_piece};
 use cofferdam_model::{
-    Counters, EnforcementReport, FileChange, FileDifference, Limits, Provenance, RawPath, SkippedChange,
+    Counters, EnforcementReport, FileChange, FileDifference, Provenance, RawPath, SkippedChange,
 };
 use cofferdam_runtime::{
-    Agrees, Base, Committed, Doors, Finished, Identity, Network, Refuses, RuntimeError, Sandbox, SandboxSpec,
+    Agrees, Base, Committed, Doors, Finished, Identity, Refuses, RuntimeError, Sandbox, SandboxSpec,
     ShownFile, Witness,
 };
 use cofferdam_runtime_process::layer::{self, Began, Layer};
@@ -61,14 +62,6 @@ pub(crate) struct VmSandbox {
     layer: Option<Layer>,
     changes: Option<Arc<Vec<FileChange>>>,
     finished: Option<Finished>,
-}
-
-fn raw(paths: &[PathBuf]) -> Vec<RawPath> {
-    paths.iter().map(|path| RawPath::from(path.as_path())).collect()
-}
-
-fn announced(files: &[ShownFile]) -> Vec<(RawPath, u64)> {
-    files.iter().map(|file| (file.at.as_path().into(), file.content.len() as u64)).collect()
 }
 
 /// What it is made of before it is anybody's.
@@ -118,17 +111,19 @@ impl VmSandbox {
         self.house().ask(ask, PATIENCE, self.machine.ended()).map_err(|error| self.lost(&error))
     }
 
-    /// Asks, and sends these along.
-    fn ask_with(&self, ask: &Ask, files: &[ShownFile]) -> Result<Tell, RuntimeError> {
-        let asked = || -> io::Result<Tell> {
+    /// Asks, and sends these along, to be told later.
+    fn say_with(&self, ask: &Ask, files: &[ShownFile]) -> Result<(), RuntimeError> {
+        let asked = || -> io::Result<()> {
             let mut house = self.house();
             house.say(ask)?;
-            for file in files {
-                file.content.chunks(PIECE).try_for_each(|piece| send_piece(&mut house.stream, piece))?;
-            }
-            house.told(PATIENCE, self.machine.ended())
+            let mut pieces = files.iter().flat_map(|file| file.content.chunks(PIECE));
+            pieces.try_for_each(|piece| send_piece(&mut house.stream, piece))
         };
         asked().map_err(|error| self.lost(&error))
+    }
+
+    fn told(&self) -> Result<Tell, RuntimeError> {
+        self.house().told(PATIENCE, self.machine.ended()).map_err(|error| self.lost(&error))
     }
 
     fn lost(&self, error: &io::Error) -> RuntimeError {
@@ -153,63 +148,24 @@ impl VmSandbox {
         programs_at: &[PathBuf],
         without: Vec<String>,
     ) -> Result<(), RuntimeError> {
-        let spec = &self.spec;
-        let files = spec.files.clone();
-        let make = Make {
-            id: spec.id.to_string(),
-            who: identity::new()?,
-            show,
-            programs_at: raw(programs_at),
-            workdir: RawPath::from(spec.workdir.as_path()),
-            home: RawPath::from(spec.home.as_path()),
-            path: raw(&spec.path),
-            mounts: self.look.mounts.clone(),
-            hide: raw(&spec.hide),
-            profile: spec.profile,
-            // The VMM is held to its processors, and commands to their time and output, from outside.
-            limits: Limits {
-                cpu: None,
-                share: None,
-                timeout: None,
-                output: None,
-                disk: None,
-                ..spec.limits.clone()
-            },
-            nested: spec.nested,
-            sudo: spec.sudo,
-            tracing: spec.tracing,
-            syscalls: spec.syscalls,
-            programs: spec.programs.as_deref().map(raw),
-            shown_at: spec.shown_at.as_deref().map(RawPath::from),
-            doors: spec.network == Network::Doors,
-            files: announced(&files),
-            accept: spec.accept.clone(),
-            base: spec.base.layers.len(),
-            disk: self.room_for_changes(),
-            without,
-        };
-        match self.ask_with(&Ask::Make(Box::new(make)), &files)? {
-            Tell::Made(made) => self.is(*made),
+        let files = self.spec.files.clone();
+        let make = Asked { spec: &self.spec, look: &self.look, size: self.template.manifest.size };
+        let make = make.make(show, programs_at, without)?;
+        let asked = self.say_with(&Ask::Make(Box::new(make)), &files);
+        // It has to do for a while: what the VMM is can be asked meanwhile.
+        let vmm = self.vmm().told();
+        match asked.and_then(|()| self.told())? {
+            Tell::Made(made) => self.is(*made, vmm),
             Tell::Refused { what, fix } => Err(RuntimeError::Refused { what, fix }),
             _ => Err(self.lost(&io::ErrorKind::InvalidData.into())),
         }
     }
 
-    /// Has the machine see what was put on these disks since it was copied.
-    pub(crate) fn exchange(&mut self, disks: [&str; 2]) -> Result<(), RuntimeError> {
-        for name in disks {
-            let written = self.machine.write_disk(name, &self.disks, &self.parts.images());
-            written
-                .and_then(|()| self.vmm().exchanged(name))
-                .map_err(io("put the session's files on the machine's disks"))?;
-        }
-        Ok(())
-    }
-
     /// Reads back what holds, with what the inside says of itself, and has the guest spoken to.
-    fn is(&mut self, made: Made) -> Result<(), RuntimeError> {
+    fn is(&mut self, made: Made, vmm: io::Result<Told>) -> Result<(), RuntimeError> {
         let manifest = &self.template.manifest;
-        let report = report::read(made.report.clone(), self.vmm().as_mut(), &self.machine, manifest)?;
+        let vmm = vmm.map_err(io("ask the VMM what it is"))?;
+        let report = report::read(made.report.clone(), vmm, &self.machine, manifest);
         report::check(&report, &self.spec.require)?;
         (self.report, self.made) = (Some(report), Some(made));
         self.meet_guest()
@@ -220,7 +176,7 @@ impl VmSandbox {
     pub(crate) fn revive(&mut self, snapshot: Snapshot) -> Result<(), RuntimeError> {
         let files = self.spec.files.clone();
         let ask = Ask::Renew { who: identity::new()?, files: announced(&files) };
-        match self.ask_with(&ask, &files)? {
+        match self.say_with(&ask, &files).and_then(|()| self.told())? {
             Tell::Done => {}
             Tell::Refused { what, fix } => return Err(RuntimeError::Refused { what, fix }),
             _ => return Err(self.lost(&io::ErrorKind::InvalidData.into())),
@@ -233,7 +189,8 @@ impl VmSandbox {
         let (channel, ended) = (&self.machine.channel, self.machine.ended());
         house::begin_anew(channel, &hello, mark, PATIENCE, ended).map_err(|error| self.lost(&error))?;
         self.depth = snapshot.depth;
-        self.is(snapshot.made)
+        let vmm = self.vmm().told();
+        self.is(snapshot.made, vmm)
     }
 
     /// The guest that there is now is to be spoken to.
@@ -258,7 +215,7 @@ impl VmSandbox {
     }
 
     fn room_for_changes(&self) -> u64 {
-        self.spec.limits.disk.map_or(self.template.manifest.size.memory / 2, |disk| disk.0)
+        asked::room(&self.spec, self.template.manifest.size)
     }
 
     /// Takes over what was changed. After this the machine is of no more use.

@@ -45,11 +45,6 @@ pub(crate) fn disk(spec: &SandboxSpec, look: &Look) -> Result<Session, RuntimeEr
         let to = Path::new(BASE).join(at.to_string());
         tree.take(&to, layer, &how).map_err(RuntimeError::io(format!("look at {}", layer.display())))?;
     }
-    if let Some(identity) = look.git_identity().filter(|_| look.workdir != spec.home) {
-        let path = spec.home.join(".gitconfig");
-        tree.file(&path, identity.to_vec(), 0o644);
-        show.push(path);
-    }
     let image = Image::of(&tree).ok_or_else(|| {
         refused(
             "the work dir has a name that is too long, or too many files for an image",

@@ -235,6 +235,7 @@ mod tests {
                 size,
                 kernel: String::new(),
                 image: String::new(),
+                processor: "max".into(),
                 command_line: String::new(),
                 system: String::new(),
                 state: String::new(),

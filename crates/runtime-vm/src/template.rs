@@ -4,10 +4,11 @@
 use crate::house::House;
 use crate::image::Kept;
 use crate::kernel::{Kernel, inside_program, refused};
-use crate::listing;
+use crate::listing::{self, Listed};
 use crate::machine::{Machine, Start, readable};
-use crate::memory::{self, Lock, Sharing};
+use crate::memory::{self, Lock};
 use crate::nbd::{Disk, Disks};
+use crate::pending::Pending;
 use crate::stamp;
 use crate::vmm::{Accelerator, Kind, Program, Role, Size, Vmm};
 use cofferdam_inside::wire::{Ask, FROM_INSIDE, Frame, Tell, VERSION, receive};
@@ -51,6 +52,9 @@ pub(crate) struct Manifest {
     pub(crate) vmm: Program,
     pub(crate) accelerator: Accelerator,
     pub(crate) size: Size,
+    /// As the VMM knows it.
+    #[serde(default)]
+    pub(crate) processor: String,
     pub(crate) kernel: String,
     /// Of the kernel's file.
     pub(crate) image: String,
@@ -92,7 +96,8 @@ pub(crate) fn make_dir(path: &Path) -> Result<(), RuntimeError> {
 
 impl Parts {
     fn vmm(&self, role: Role, command_line: &str) -> Result<Box<dyn Vmm>, RuntimeError> {
-        let vmm = self.vmm.vmm(role, self.size, self.accelerator, command_line);
+        let processor = self.vmm.processor(self.accelerator);
+        let vmm = self.vmm.vmm(role, self.size, self.accelerator, processor, command_line);
         vmm.map_err(io("prepare the VMM"))
     }
 
@@ -103,18 +108,53 @@ impl Parts {
 
     /// A list that could not be written out may be of files that are others by now: it is made again by the next who needs
     /// it. One that belongs to a snapshot is not ours to remove.
-    fn forget(&self, system: &Path) {
+    pub(crate) fn forget(&self, system: &Path) {
         if self.vmm.kind == Kind::Firecracker && system.starts_with(self.dir.join("system")) {
             let _ = fs::remove_file(system);
         }
     }
 
-    /// The template for these, which is made if it is not there.
-    pub(crate) fn template(&self, spec: &SandboxSpec, look: &Look) -> Result<Template, RuntimeError> {
+    /// The template for these, which is made if it is not there. Unless one has to be `sure` of it, whether the host is still
+    /// as it is shown by it is left to be looked at.
+    pub(crate) fn template(
+        &self,
+        spec: &SandboxSpec,
+        look: &Look,
+        sure: bool,
+    ) -> Result<(Template, Pending), RuntimeError> {
         make_dir(&self.dir)?;
         let kernel = self.unpacked()?;
-        let (system, digest) = listing::system(&self.dir, look)?;
+        if !sure {
+            let listed = listing::system(&self.dir, look, false)?;
+            let dir = self.place_of(spec, look, &kernel, &listed.digest)?;
+            if let Some(found) = self.found(&dir, &listed.path) {
+                let mut pending = Pending::default();
+                pending.add(listed.look(false));
+                return Ok((found, pending));
+            }
+        }
+        let Listed { path: system, digest, .. } = listing::system(&self.dir, look, true)?;
+        let dir = self.place_of(spec, look, &kernel, &digest)?;
+        if let Some(found) = self.found(&dir, &system) {
+            return Ok((found, Pending::default()));
+        }
+        let _lock = Lock::take(&self.dir).map_err(io("wait for our turn"))?;
+        if let Some(found) = self.found(&dir, &system) {
+            return Ok((found, Pending::default()));
+        }
         let git = look.git_identity();
+        let making = Making { spec, git, system: &system, digest: &digest, kernel: &kernel };
+        Ok((self.make(&making, &dir)?, Pending::default()))
+    }
+
+    /// Where a template of these is kept.
+    fn place_of(
+        &self,
+        spec: &SandboxSpec,
+        look: &Look,
+        kernel: &Path,
+        digest: &str,
+    ) -> Result<PathBuf, RuntimeError> {
         let command = self.vmm(Role::Template, "")?.argv();
         let mut key = cofferdam_seal::Hasher::new();
         for part in [
@@ -122,7 +162,7 @@ impl Parts {
             &*self.vmm.version,
             &*format!("{:?}", self.size),
             &*kernel.to_string_lossy(),
-            &*digest,
+            digest,
             &*command.join("\n"),
             &*format!("{VERSION}"),
             &*spec.home.to_string_lossy(),
@@ -130,18 +170,8 @@ impl Parts {
             key.update(part.as_bytes());
             key.update(&[0]);
         }
-        key.update(git.unwrap_or_default());
-        let key = short(key.finish());
-        let dir = self.dir.join("templates").join(key);
-        if let Some(found) = self.found(&dir, &system) {
-            return Ok(found);
-        }
-        let _lock = Lock::take(&self.dir).map_err(io("wait for our turn"))?;
-        if let Some(found) = self.found(&dir, &system) {
-            return Ok(found);
-        }
-        let making = Making { spec, git, system: &system, digest: &digest, kernel: &kernel };
-        self.make(&making, &dir)
+        key.update(look.git_identity().unwrap_or_default());
+        Ok(self.dir.join("templates").join(short(key.finish())))
     }
 
     /// Whether a machine of this VMM and kernel came up here before, and is kept.
@@ -245,7 +275,7 @@ impl Parts {
         };
         let mut machine = Machine::start(start).inspect_err(|_| self.forget(making.system))?;
         let booted = booted(&mut machine, vmm.as_mut())?;
-        prepared(&machine, making)?;
+        prepared(&machine, making, self.size)?;
         let file = File::create(dir.join("state")).map_err(io("keep the machine's state"))?;
         vmm.save(&file).map_err(|error| RuntimeError::Step {
             step: "template",
@@ -261,6 +291,7 @@ impl Parts {
             vmm: self.vmm.clone(),
             accelerator: self.accelerator,
             size: self.size,
+            processor: self.vmm.processor(self.accelerator).to_owned(),
             kernel: booted,
             image: self.kernel.digest()?,
             command_line,
@@ -354,14 +385,14 @@ fn booted(machine: &mut Machine, vmm: &mut dyn Vmm) -> Result<String, RuntimeErr
 }
 
 /// Has the program inside do all that can be done before anyone comes.
-fn prepared(machine: &Machine, making: &Making<'_>) -> Result<(), RuntimeError> {
+fn prepared(machine: &Machine, making: &Making<'_>, size: Size) -> Result<(), RuntimeError> {
     let failed = |what: String| RuntimeError::Step {
         step: "prepare",
         what,
         fix: format!("set {DEADLINE} to more seconds on a busy host, or run `cofferdam doctor`"),
     };
     let home = RawPath::from(making.spec.home.as_path());
-    let ask = Ask::Prepare { home, git: making.git.map(<[u8]>::to_vec) };
+    let ask = Ask::Prepare { home, git: making.git.map(<[u8]>::to_vec), room: size.room() };
     let house = machine.house.try_clone().and_then(House::new);
     let told = house.and_then(|mut house| house.ask(&ask, patience(), machine.ended()));
     match told {
@@ -369,132 +400,5 @@ fn prepared(machine: &Machine, making: &Making<'_>) -> Result<(), RuntimeError> 
         Ok(Tell::Refused { what, .. }) => Err(failed(format!("the machine is not ready: {what}"))),
         Ok(_) => Err(failed("the machine answers something else".into())),
         Err(error) => Err(failed(format!("the machine is not ready ({error}): {}", machine.tail.said()))),
-    }
-}
-
-/// A copy whose VMM has been started, and waits for what it is a copy of.
-pub(crate) struct Copied {
-    pub(crate) machine: Machine,
-    vmm: Box<dyn Vmm>,
-    sharing: Sharing,
-    state: File,
-}
-
-impl Template {
-    /// Starts a copy. It runs when it is restored.
-    pub(crate) fn copy(
-        &self,
-        parts: &Parts,
-        spec: &SandboxSpec,
-        dir: &Path,
-        doors: bool,
-        disks: &Disks,
-    ) -> Result<Copied, RuntimeError> {
-        let (state, sharing) = self.open()?;
-        let vmm = self.vmm(parts)?;
-        let start = Start {
-            spec,
-            dir,
-            program: &parts.program,
-            images: &parts.images(),
-            doors,
-            vmm: vmm.as_ref(),
-            memory: sharing.memory.as_fd(),
-            kernel: None,
-            disks: self.put(disks)?,
-        };
-        let machine = Machine::start(start).inspect_err(|_| parts.forget(&self.system))?;
-        Ok(Copied { machine, vmm, sharing, state })
-    }
-
-    /// With the system's disk among them.
-    fn put(&self, disks: &Disks) -> Result<Disks, RuntimeError> {
-        disks.system.put(Kept::open(&self.system).map_err(io("open the system's image"))?);
-        Ok(disks.clone())
-    }
-
-    fn open(&self) -> Result<(File, Sharing), RuntimeError> {
-        let state = File::open(self.dir.join("state")).map_err(io("open the template's state"))?;
-        let Manifest { size, sum, .. } = &self.manifest;
-        let sharing = memory::share(&self.dir.join("ram"), size.memory, *sum, &self.system);
-        Ok((state, sharing.map_err(io("share the template's memory"))?))
-    }
-
-    fn vmm(&self, parts: &Parts) -> Result<Box<dyn Vmm>, RuntimeError> {
-        let Manifest { size, accelerator, command_line, .. } = &self.manifest;
-        let vmm = parts.vmm.vmm(Role::Copy, *size, *accelerator, command_line);
-        vmm.map_err(io("prepare the VMM"))
-    }
-
-    /// Lets a copy run on from where the template was stopped.
-    pub(crate) fn restore(&self, copied: Copied) -> Result<(Machine, Box<dyn Vmm>), RuntimeError> {
-        let Copied { mut machine, mut vmm, sharing, state } = copied;
-        self.go_on(&mut machine, vmm.as_mut(), sharing, &state)?;
-        Ok((machine, vmm))
-    }
-
-    /// Ends a machine, and has a copy of this in its place, with the network around it.
-    pub(crate) fn restore_in(
-        &self,
-        machine: &mut Machine,
-        parts: &Parts,
-        spec: &SandboxSpec,
-        disks: &Disks,
-    ) -> Result<Box<dyn Vmm>, RuntimeError> {
-        let (state, sharing) = self.open()?;
-        let mut vmm = self.vmm(parts)?;
-        let dir = machine.dir().to_owned();
-        machine.start_again(Start {
-            spec,
-            dir: &dir,
-            program: &parts.program,
-            images: &parts.images(),
-            doors: false,
-            vmm: vmm.as_ref(),
-            memory: sharing.memory.as_fd(),
-            kernel: None,
-            disks: self.put(disks)?,
-        })?;
-        self.go_on(machine, vmm.as_mut(), sharing, &state)?;
-        Ok(vmm)
-    }
-
-    /// Nothing begins with it any more. A template is made again by the next who needs one; of a snapshot there is
-    /// no other.
-    fn damaged(&self, error: &io::Error) -> RuntimeError {
-        let is_snapshot = crate::snapshot::is_there(&self.dir);
-        if !is_snapshot {
-            let _ = fs::remove_dir_all(&self.dir);
-            let _ = fs::remove_file(&self.system);
-        }
-        let (kind, fix) = match is_snapshot {
-            true => ("snapshot", "remove it with `cofferdam session snapshots --rm`, and take another"),
-            false => ("template", "it was removed: run this again, which boots another"),
-        };
-        refused(format!("the {kind} at {} is damaged: {error}", self.dir.display()), fix)
-    }
-
-    fn go_on(
-        &self,
-        machine: &mut Machine,
-        vmm: &mut dyn Vmm,
-        mut sharing: Sharing,
-        state: &File,
-    ) -> Result<(), RuntimeError> {
-        let mut restored = || -> io::Result<()> {
-            vmm.greet(machine)?;
-            sharing.finish()?;
-            vmm.load(machine, state)
-        };
-        restored().map_err(|error| match error.kind() {
-            io::ErrorKind::InvalidData => self.damaged(&error),
-            _ => RuntimeError::Step {
-                step: "restore",
-                what: format!("the machine could not be copied: {error}; {}", machine.tail.said()),
-                fix: format!("remove {} and try again", self.dir.display()),
-            },
-        })?;
-        machine.shares = Some(sharing.memory);
-        Ok(())
     }
 }

@@ -44,6 +44,13 @@ pub struct Size {
     pub processors: u32,
 }
 
+impl Size {
+    /// What may be changed in it, unless something else is said.
+    pub(crate) const fn room(self) -> u64 {
+        self.memory / 2
+    }
+}
+
 /// What a machine is started for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Role {
@@ -142,12 +149,21 @@ impl Program {
         role: Role,
         size: Size,
         accelerator: Accelerator,
+        processor: &str,
         command_line: &str,
     ) -> io::Result<Box<dyn Vmm>> {
         Ok(match self.kind {
-            Kind::Qemu => Box::new(Qemu::new(self, role, size, accelerator, command_line)),
+            Kind::Qemu => Box::new(Qemu::new(self, role, size, (accelerator, processor), command_line)),
             Kind::Firecracker => Box::new(Firecracker::new(self, role, size, command_line)?),
         })
+    }
+
+    /// The kind of processor that its machines have.
+    pub(crate) const fn processor(&self, accelerator: Accelerator) -> &'static str {
+        match self.kind {
+            Kind::Qemu => qemu::processor(accelerator),
+            Kind::Firecracker => "",
+        }
     }
 
     /// What the kernel of its machines is told.

@@ -209,8 +209,22 @@ pub trait Begun {
         Ok(())
     }
 
+    /// What of one that waits can be reached from outside; nothing where it does not wait.
+    fn waits(&self) -> Option<Waits<'_>> {
+        None
+    }
+
     /// Makes the rest of it, and calls `meanwhile` once, at a moment in which there is only waiting to do.
     fn complete(self: Box<Self>, meanwhile: &mut dyn FnMut()) -> Result<Box<dyn Sandbox>, RuntimeError>;
+}
+
+/// What there is of a sandbox that waits for its session.
+#[derive(Debug, Clone, Copy)]
+pub struct Waits<'a> {
+    /// The process that is its guest.
+    pub guest: BorrowedFd<'a>,
+    /// The mount namespace in which what it is bound to is looked for.
+    pub mounts: BorrowedFd<'a>,
 }
 
 /// Why a change is not to be kept, if it is not.

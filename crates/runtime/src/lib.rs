@@ -9,7 +9,7 @@ mod recipe;
 
 pub use backend::{
     Agrees, Backend, Base, Begun, Callers, Committed, Doors, Finished, Heard, Identity, Network, Probe,
-    Refuses, Root, RuntimeError, Sandbox, SandboxSpec, ShownFile, Witness,
+    Refuses, Root, RuntimeError, Sandbox, SandboxSpec, ShownFile, Waits, Witness,
 };
 pub use fake::FakeBackend;
 pub use recipe::{Fault, Injected, Recipe, Standing, Step};

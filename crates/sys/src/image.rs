@@ -16,6 +16,13 @@ pub fn blank() -> Result<OwnedFd, Errno> {
     }
 }
 
+/// One that is whole, for many to be started with.
+pub fn sealed(program: &[u8]) -> Result<OwnedFd, Errno> {
+    let image = blank()?;
+    seal(&image, program)?;
+    Ok(image)
+}
+
 /// Writes the program, and closes the file for all times.
 pub fn seal(file: impl AsFd, program: &[u8]) -> Result<(), Errno> {
     let (file, mut rest) = (file.as_fd(), program);

@@ -108,16 +108,26 @@ pub fn called_by_host(socket: BorrowedFd<'_>) -> Result<OwnedFd, Errno> {
     }
 }
 
-/// Puts files over others, in the mount namespace of the process that this is the descriptor of. What is not there is
-/// left out. A thread of its own goes there and does not come back.
-pub fn cover(process: BorrowedFd<'_>, files: &[(PathBuf, PathBuf)]) -> Result<(), Errno> {
+/// Puts files over others, in the mount namespace that this is the descriptor of, or of the process that it is; what is not
+/// there is left out. Another process is told what its host is called. A thread of its own goes there and does not come
+/// back.
+pub fn cover(
+    mounts: BorrowedFd<'_>,
+    files: &[(PathBuf, PathBuf)],
+    (process, host): (BorrowedFd<'_>, &str),
+) -> Result<(), Errno> {
     let clone = OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC;
     let trees = files.iter().map(|(from, at)| Ok((open_tree(CWD, from, clone)?, at)));
     let trees = trees.collect::<Result<Vec<_>, Errno>>()?;
     let there = || -> Result<(), Errno> {
+        move_into_thread_name_spaces(process, ThreadNameSpaceType::HOST_NAME_AND_NIS_DOMAIN_NAME)?;
+        rustix::system::sethostname(host.as_bytes())?;
+        if trees.is_empty() {
+            return Ok(());
+        }
         // SAFETY: only this thread's own root and directory become its own; no other thread sees a difference.
         unsafe { rustix::thread::unshare_unsafe(rustix::thread::UnshareFlags::FS) }?;
-        move_into_thread_name_spaces(process, ThreadNameSpaceType::MOUNT)?;
+        move_into_thread_name_spaces(mounts, ThreadNameSpaceType::MOUNT)?;
         for (tree, at) in &trees {
             if let Ok(real) = std::fs::canonicalize(at) {
                 move_mount(tree, c"", CWD, &real, MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH)?;

@@ -272,6 +272,16 @@ fn a_prepared_machine_is_given_out_once() {
     assert_eq!(pool()["claimed"].as_u64().unwrap(), claimed + 1);
     let of = |session: &str| hall.does(session, "cat /etc/machine-id; ls; echo own >own");
     assert_ne!(of(&first).lines().next(), of(&second).lines().next());
+    let named = |session: &str| hall.does(session, "uname -n");
+    assert_ne!(named(&first), named(&second));
+    // Nothing is left of what it has rehearsed.
+    let shows = |session: &str| {
+        hall.does(
+            session,
+            "ls -A /tmp /dev/shm ~; cut -d' ' -f2,3 /proc/mounts | sort; id; ls /proc | grep -c '^[0-9]'",
+        )
+    };
+    assert_eq!(shows(&first), shows(&second));
     for session in [&first, &second] {
         hall.asks(&["kill", session, "--changes", "discard"]);
     }

@@ -10,7 +10,7 @@ mod erofs;
 mod kept;
 mod tree;
 
-pub(crate) use kept::{Image, Kept, check, holds, witness};
+pub(crate) use kept::{Image, Kept, check, check_once, holds, witness};
 pub(crate) use tree::{Taken, Tree};
 
 /// Of the file system, and of what a machine asks for.

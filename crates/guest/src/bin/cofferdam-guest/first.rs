@@ -7,7 +7,7 @@ use alloc::ffi::CString;
 use alloc::vec::Vec;
 use cofferdam_sys::spawn::{Command, spawn};
 use rustix::fd::{AsFd, OwnedFd};
-use rustix::fs::{CWD, Mode, OFlags};
+use rustix::fs::{AtFlags, CWD, Mode, OFlags};
 use rustix::io::Errno;
 use rustix::mount::{MountFlags, mount, mount_move};
 use rustix::process::{Pid, WaitOptions, wait};
@@ -81,7 +81,8 @@ fn copy_program() -> Result<(), Errno> {
         let count = rustix::io::write(&to, rest)?;
         rest = rest.get(count..).unwrap_or_default();
     }
-    Ok(())
+    // Nobody can reach it any more once the image is the root, and it would stay in memory.
+    rustix::fs::unlink(PROGRAM)
 }
 
 fn put(kind: &core::ffi::CStr, place: &core::ffi::CStr) -> Result<(), Doing> {
@@ -115,6 +116,7 @@ fn load_modules() -> Result<(), Doing> {
             Ok(()) | Err(Errno::EXIST) => {}
             Err(errno) => return Err(failed(errno)),
         }
+        let _ = rustix::fs::unlinkat(&dir, &name, AtFlags::empty());
     }
     Ok(())
 }

@@ -84,7 +84,7 @@ pub(crate) struct Guest {
 impl Guest {
     pub(crate) fn new(channel: OwnedFd, signals: Signals, pid: Pid) -> Self {
         let inbox = Reader::new(Side::Host, READ);
-        let (outbox, execs, pleas) = (Outbox::new(), Vec::new(), Pleas::default());
+        let (outbox, execs, pleas) = (Outbox::to(channel.as_fd()), Vec::new(), Pleas::default());
         Self { channel, inbox, outbox, signals, execs, pleas, warm: None, pid, more_to_reap: false }
     }
 

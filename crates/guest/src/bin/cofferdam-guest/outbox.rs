@@ -8,12 +8,14 @@ use alloc::vec;
 use alloc::vec::Vec;
 use cofferdam_guest::wire::{self, DATA_MAX, HEADER_LEN, Header, Kind, Stream};
 use rustix::fd::{BorrowedFd, OwnedFd};
+use rustix::fs::FileType;
 use rustix::io::Errno;
 use rustix::pipe::{PipeFlags, SpliceFlags, fcntl_setpipe_size, pipe_with, splice};
 use serde::Serialize;
 
-/// What is read at once by copying. A command that fills it has more to say, and is spliced from then on.
-pub(crate) const COPY_MAX: usize = 32 * 1024;
+/// What is read at once by copying: with its header, what a virtual machine's port takes at once. A command that fills it
+/// has more to say, and is spliced from then on.
+pub(crate) const COPY_MAX: usize = 32 * 1024 - HEADER_LEN;
 /// As much as an ordinary user may ask for.
 pub(crate) const PIPE_SIZE: usize = 1024 * 1024;
 /// Beyond this much unsent the host is not read any more, so that it cannot make the rest grow.
@@ -48,7 +50,14 @@ pub(crate) struct Outbox {
 }
 
 impl Outbox {
-    pub(crate) const fn new() -> Self {
+    /// To a port of a virtual machine nothing is spliced: whoever has the other end would be woken for every page.
+    pub(crate) fn to(channel: BorrowedFd<'_>) -> Self {
+        let is_port = rustix::fs::fstat(channel)
+            .is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode) == FileType::CharacterDevice);
+        Self { splices: !is_port, ..Self::new() }
+    }
+
+    const fn new() -> Self {
         Self {
             before: Vec::new(),
             sent: 0,
