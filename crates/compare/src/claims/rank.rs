@@ -117,7 +117,7 @@ impl Judge<'_> {
         let mut others: Vec<(usize, f32)> = others.into_values().collect();
         others.sort_unstable_by_key(|(seen, _)| *seen);
         let best = best.map(|(worth, seen)| (worth - own, seen));
-        known.then(|| Ranking { by: any - own, best, own: own_bare, others })
+        known.then_some(Ranking { by: any - own, best, own: own_bare, others })
     }
 
     /// What fits the place of a claim clearly better than what was said.
