@@ -67,7 +67,7 @@ fn rests(hall: &Hall<'_>, tier: &str) {
     hall.call(&["exec", "-d", "s", "--", "sh", "-c", "while :; do echo x > busy; done"]).exits(0);
     eventually("it to write", || hall.diff("s").iter().any(|one| one["path"] == "busy").then_some(()));
     hall.asks(&["rollback", "--force", "s"]);
-    assert_eq!(hall.does("s", "ls"), "file\n", "{tier}");
+    assert_eq!(hall.does("s", "cat file; ls busy 2>/dev/null || echo gone"), "one\ngone\n", "{tier}");
     let (there, here) = (hall.does("s", "date +%s"), std::time::SystemTime::now());
     let here = here.duration_since(std::time::UNIX_EPOCH).unwrap().as_secs();
     let there: u64 = there.trim().parse().unwrap();

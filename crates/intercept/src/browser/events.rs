@@ -81,7 +81,7 @@ impl Mediator {
                 }
                 return Ok(false);
             }
-            ("Page.javascriptDialogOpening", Some(session)) if is_eye => {
+            ("Page.javascriptDialogOpening", Some(session)) if self.is_new_dialog(session) => {
                 let said = format!("{}: {}", text("/type"), text("/message"));
                 self.sight(session, Sight::Dialog, text("/url").to_owned(), said)?;
             }
@@ -168,6 +168,20 @@ impl Mediator {
         }
         let default = params.pointer("/context/auxData/isDefault").and_then(Value::as_bool).unwrap_or(true);
         session.worlds.insert(id, default);
+        true
+    }
+
+    /// All sessions on a page tell of its dialogs, in any order, and each is on record once: by whoever tells first, so that
+    /// no client can answer one before.
+    fn is_new_dialog(&mut self, session: &str) -> bool {
+        let Some(session) = self.sessions.get_mut(session) else { return false };
+        session.dialogs += 1;
+        let told = session.dialogs;
+        let Some(target) = self.targets.get_mut(&session.target).filter(|target| target.dialogs < told)
+        else {
+            return false;
+        };
+        target.dialogs = told;
         true
     }
 

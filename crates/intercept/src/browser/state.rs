@@ -38,6 +38,8 @@ pub(super) struct Session {
     /// A press was refused: its release goes nowhere either.
     pub(super) refused_press: bool,
     pub(super) typing: Option<Typing>,
+    /// How many dialogs it has told of.
+    pub(super) dialogs: u64,
 }
 
 /// Keys that were pressed one after the other in one field are one text.
@@ -61,6 +63,7 @@ impl Session {
             queued: 0,
             refused_press: false,
             typing: None,
+            dialogs: 0,
         }
     }
 }
@@ -82,6 +85,8 @@ pub(super) struct Target {
     pub(super) leave: Option<String>,
     /// Where it was kept from: the browser shows an error under that address.
     pub(super) kept_from: Option<String>,
+    /// How many of its dialogs are on record.
+    pub(super) dialogs: u64,
 }
 
 /// A command that waits for a description of its element, or for a person.

@@ -269,6 +269,25 @@ fn letters_are_told_as_a_text() {
     assert!(told[0].starts_with("Allow type") && told[1] == "  Ok \"Ada\"" && told[2].contains("\"Enter\""));
 }
 
+/// The page's dialogs are told by every session on it, in any order.
+#[test]
+fn a_dialog_is_on_record_once_and_before_anybody_can_answer_it() {
+    let mut stage = Stage::new(Some(RULES));
+    let opens = |session: &str, text: &str| {
+        json!({"method": "Page.javascriptDialogOpening", "sessionId": session,
+        "params": {"url": "https://shop.example/cart", "type": "alert", "message": text}})
+    };
+    for (first, then, text) in [("P", "EYE", "one"), ("EYE", "P", "two"), ("P", "EYE", "two")] {
+        let before = stage.told().len();
+        stage.browser(opens(first, text));
+        assert_eq!(stage.told().len(), before + 1, "{text} by {first}");
+        stage.browser(opens(then, text));
+        assert_eq!(stage.told().len(), before + 1, "{text} once more by {then}");
+        assert_eq!(stage.told()[before], format!("[Dialog https://shop.example/cart alert: {text}]"));
+    }
+    assert_eq!(stage.said().len(), 3, "the client heard of each");
+}
+
 #[test]
 fn pages_go_nowhere_that_no_rule_allows() {
     let mut stage = Stage::new(Some(RULES));
