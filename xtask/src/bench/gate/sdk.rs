@@ -36,7 +36,7 @@ impl Stage {
         fs::write(work.join("sdk.py"), AGENT)?;
         let paths = format!("PYTHONPATH = \"{}\"", inside.display());
         let mut suite = format!(
-            "[agent]\ncommand = [\"python3\", \"sdk.py\"]\nenv = {{ {paths} }}\n[replay]\nmode = \"normalised\"\n[baseline]\ndir = \"sdk-baseline\"\n"
+            "[agent]\ncommand = [\"python3\", \"sdk.py\"]\nenv = {{ {paths} }}\n[policy]\nfile = \"policy.toml\"\n[replay]\nmode = \"normalised\"\n[baseline]\ndir = \"sdk-baseline\"\n"
         );
         (0..sessions).for_each(|n| suite.push_str(&format!("[[session]]\nid = \"s{n:04}\"\n")));
         fs::write(work.join("sdk.toml"), suite)?;
