@@ -31,6 +31,7 @@ mod report;
 mod sandbox;
 mod session;
 mod snapshot;
+mod sound;
 mod template;
 mod vmm;
 mod watch;
