@@ -33,6 +33,7 @@ mod session;
 mod snapshot;
 mod sound;
 mod template;
+mod vigil;
 mod vmm;
 mod watch;
 mod written;
