@@ -94,19 +94,20 @@ struct Host {
     store: Option<java::Store>,
 }
 
-/// What says that a file is still the one that was read.
+/// What says that a file is still the one that was read: device, node and size, and when it was written and changed.
+type Stamp = ([u64; 3], [i64; 3]);
+
 #[derive(PartialEq, Eq)]
 struct Seen {
-    bundles: Vec<(PathBuf, [i64; 6])>,
+    bundles: Vec<(PathBuf, Stamp)>,
     stores: Vec<PathBuf>,
 }
 
 impl Seen {
     fn now() -> Self {
         let stamp = |meta: Metadata| {
-            let identity = [meta.dev() as i64, meta.ino() as i64, meta.size() as i64];
-            let [device, node, size] = identity;
-            [device, node, size, meta.mtime(), meta.ctime(), meta.ctime_nsec()]
+            let times = [meta.mtime(), meta.ctime(), meta.ctime_nsec()];
+            ([meta.dev(), meta.ino(), meta.size()], times)
         };
         let real = BUNDLES.iter().filter_map(|path| Path::new(path).canonicalize().ok());
         let bundles = real.filter_map(|path| path.metadata().ok().map(|meta| (path, stamp(meta)))).collect();
