@@ -141,15 +141,16 @@ jsonschema.validators.validator_for(schema)(schema).validate(log)
 fn junit_and_sarif_are_what_their_schemas_say() {
     let Some(server) = Server::shared() else { return };
     let site = site();
-    let policy = "[[rule]]\nid = \"no-uname\"\nreason = \"it is nobody's business\"\neffect = \"deny\"\nexec = \"/usr/bin/uname\"\n";
-    site.write("policy.toml", format!("# what may be run\n{policy}"));
+    let policy = "[[rule]]\nid = \"no-bad\"\nreason = \"nobody goes there\"\neffect = \"deny\"\nhost = \"bad.example\"\n";
+    site.write("policy.toml", format!("# where to go\n{policy}"));
     let named = "[policy]\nfile = \"policy.toml\"\n";
     let sessions = [("good", "echo a"), ("worse", "true"), ("barred", "true"), ("new", "true")];
     scripts(&site, &sessions[..3]);
     add(&site, named);
     site.call(&["record", "suite.toml", "-q"]).exits(0);
-    let worse =
-        [("good", "echo a"), ("worse", "echo '<&\"' >&2; exit 3"), ("barred", "/usr/bin/uname"), sessions[3]];
+    let ask =
+        r#"python3 -c "import urllib.request as u; u.urlopen('http://bad.example/')" 2>/dev/null; true"#;
+    let worse = [("good", "echo a"), ("worse", "echo '<&\"' >&2; exit 3"), ("barred", ask), sessions[3]];
     scripts(&site, &worse);
     add(&site, named);
     site.call(&["gate", "suite.toml", "-q"]).exits(1);
@@ -173,7 +174,7 @@ fn junit_and_sarif_are_what_their_schemas_say() {
     // What the policy denied is a result of its rule, at the line where that stands.
     let log: serde_json::Value = serde_json::from_str(&site.read("gate-out/results.sarif")).unwrap();
     let results = log["runs"][0]["results"].as_array().unwrap();
-    let denied = results.iter().find(|one| one["ruleId"] == "policy/no-uname").unwrap();
+    let denied = results.iter().find(|one| one["ruleId"] == "policy/no-bad").unwrap();
     let place = &denied["locations"][0]["physicalLocation"];
     assert_eq!(
         (&place["artifactLocation"]["uri"], &place["region"]["startLine"]),
