@@ -49,11 +49,11 @@ mod tests {
         check(
             "s.toml",
             "command = [\"true\"]\nisolation = \"vm\"\n",
-            "s.toml:2: `vm` is not an isolation tier",
+            "s.toml:2: `isolation`: `vm` is not an isolation tier",
         );
         check("s.toml", "command = [\n", "s.toml:");
         check("s.json", "{\n\"command\": 7\n}", "s.json:2: invalid type");
-        check("s.toml", "[limits]\nmemory = \"lots\"\n", "s.toml:2: `lots` is not a size");
+        check("s.toml", "[limits]\nmemory = \"lots\"\n", "s.toml:2: `memory`: `lots` is not a size");
     }
 
     #[test]

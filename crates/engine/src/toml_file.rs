@@ -7,9 +7,35 @@ use std::path::Path;
 
 pub(crate) fn parse<T: DeserializeOwned>(path: &Path, text: &str) -> Result<T, EngineError> {
     toml::from_str(text).map_err(|error| {
-        let line = line_of(text, error.span().map_or(0, |span| span.start));
-        mistake(path, line, meant(error.message()))
+        let at = error.span().map_or(0, |span| span.start);
+        let message = plain(&meant(error.message()));
+        let message = match field(text, at) {
+            Some(field) => format!("`{field}`: {message}"),
+            None => message,
+        };
+        mistake(path, line_of(text, at), message)
     })
+}
+
+/// Whose value begins here, if one does: an error knows where it is, and not what it is called.
+fn field(text: &str, at: usize) -> Option<&str> {
+    let before = text.get(..at)?.trim_end().strip_suffix('=')?.trim_end();
+    let is_key = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
+    let key = before.rsplit(|c| !is_key(c)).next()?;
+    (!key.is_empty()).then_some(key)
+}
+
+/// Types as people know them.
+fn plain(message: &str) -> String {
+    let Some((found, expected)) = message.rsplit_once(", expected ") else { return message.to_owned() };
+    let expected = match expected {
+        "u8" | "u16" | "u32" | "u64" | "usize" => "a whole number from 0 on",
+        "i8" | "i16" | "i32" | "i64" | "isize" => "a whole number",
+        "f32" | "f64" => "a number",
+        "a boolean" => "true or false",
+        other => other,
+    };
+    format!("{found}, expected {expected}")
 }
 
 pub(crate) fn mistake(path: &Path, line: usize, message: impl Into<String>) -> EngineError {
@@ -43,6 +69,26 @@ pub(crate) fn nearest<'a>(word: &str, known: &mut dyn Iterator<Item = &'a str>) 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_value_is_told_with_its_field_and_what_belongs_there() {
+        #[derive(serde::Deserialize, Debug)]
+        #[expect(dead_code, reason = "only what is wrong with it matters")]
+        struct File {
+            count: usize,
+            table: std::collections::BTreeMap<String, bool>,
+        }
+        let check = |text: &str, expected: &str| {
+            let error = parse::<File>(Path::new("f.toml"), text).unwrap_err().to_string();
+            assert_eq!(error, expected);
+        };
+        let belongs = "expected a whole number from 0 on";
+        check("count = \"x\"\n", &format!("f.toml:1: `count`: invalid type: string \"x\", {belongs}"));
+        check("\ncount=-1\n", &format!("f.toml:2: `count`: invalid value: integer `-1`, {belongs}"));
+        let nested = "f.toml:2: `on`: invalid type: integer `3`, expected true or false";
+        check("count = 1\ntable = { off = true, on = 3 }\n", nested);
+        check("count = 1\n", "f.toml:1: missing field `table`");
+    }
 
     #[test]
     fn the_word_that_was_meant_is_named() {
