@@ -5,11 +5,32 @@ use crate::error::EngineError;
 use serde::de::DeserializeOwned;
 use std::path::Path;
 
-pub(crate) fn parse<T: DeserializeOwned>(path: &Path, text: &str) -> Result<T, EngineError> {
+pub fn parse<T: DeserializeOwned>(path: &Path, text: &str) -> Result<T, EngineError> {
     toml::from_str(text).map_err(|error| {
-        let line = line_of(text, error.span().map_or(0, |span| span.start));
-        mistake(path, line, meant(error.message()))
+        let at = error.span().map_or(0, |span| span.start);
+        let message = named(field(text, at, '='), meant(error.message()));
+        mistake(path, line_of(text, at), message)
     })
+}
+
+/// Whose value is wrong: a parser of values knows the word, and not the field that it stands in.
+pub(crate) fn named(field: Option<&str>, message: String) -> String {
+    match field {
+        Some(field) if !message.contains(&format!("`{field}`")) => format!("`{field}`: {message}"),
+        _ => message,
+    }
+}
+
+/// The name before the value at `offset`, where it stands on the same line.
+pub(crate) fn field(text: &str, offset: usize, sign: char) -> Option<&str> {
+    let before = text.get(..offset)?;
+    let line = before.rsplit('\n').next()?;
+    let name = line.rsplit_once(sign)?.0.trim_end();
+    if let Some(quoted) = name.strip_suffix('"') {
+        return quoted.rsplit('"').next();
+    }
+    let start = name.rfind(|c: char| !(c.is_alphanumeric() || "_-.".contains(c))).map_or(0, |at| at + 1);
+    name.get(start..).filter(|name| !name.is_empty())
 }
 
 pub(crate) fn mistake(path: &Path, line: usize, message: impl Into<String>) -> EngineError {
@@ -54,5 +75,21 @@ mod tests {
         check("unknown field `zzz`, expected `command`", "unknown field `zzz`, expected `command`");
         check("invalid type: integer `7`, expected a string", "invalid type: integer `7`, expected a string");
         check("something\nelse", "something else");
+    }
+
+    #[test]
+    fn the_field_of_a_value_is_named() {
+        let check = |text: &str, expected: Option<&str>| {
+            let at = text.find('^').unwrap();
+            assert_eq!(field(&text.replacen('^', "", 1), at, '='), expected, "{text}");
+        };
+        check("[limits]\nmemory = ^\"5X\"\n", Some("memory"));
+        check("input = { file = ^7 }\n", Some("file"));
+        check("\"odd name\" = ^7\n", Some("odd name"));
+        check("^memry = 7\n", None);
+        check("command = [\n  ^7\n]\n", None);
+        assert_eq!(field("{\"cpu\": \"x\"}", 11, ':'), Some("cpu"));
+        assert_eq!(named(Some("cpu"), "unknown field `cpu`".into()), "unknown field `cpu`");
+        assert_eq!(named(Some("cpu"), "no number".into()), "`cpu`: no number");
     }
 }
