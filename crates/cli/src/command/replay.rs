@@ -111,6 +111,10 @@ fn tell(replayed: &Replayed, policy: Option<&Path>, output: &Output) {
     output.remark(line);
     for missed in tally.missed.iter().take(TOLD) {
         output.remark(miss(missed));
+    if !replayed.same_input {
+        output
+            .remark("its input is not what it was then: a trace holds no byte of stdin, so pipe the same in");
+    }
     }
     for (seq, request) in tally.unused.iter().take(TOLD) {
         output.remark(format!("unused: event {seq}, {}", fit(&printable(request), 200)));
@@ -188,6 +192,7 @@ fn data(replayed: &Replayed) -> Value {
         "outputs": outputs,
         "recorded": tally.recorded,
         "served": tally.served,
+        "same_input": replayed.same_input,
         "normalised": tally.normalised,
         "repeated": tally.repeated,
         "missed": tally.missed,

@@ -44,6 +44,8 @@ pub struct Replayed {
     pub exit_then: Option<Exit>,
     /// Output streams, and whether every byte is the same.
     pub outputs: Vec<(Stream, bool)>,
+    /// Whether what it was given on stdin is what it was given then.
+    pub same_input: bool,
     pub without: Vec<String>,
 }
 
@@ -114,8 +116,10 @@ impl Engine {
         }));
         let outcome = self.run_at(place, run, Caller::Own)?;
         let tally = replay.map(|replay| replay.tally()).unwrap_or_default();
-        let outputs = compare(&then, &self.outputs(&outcome)?);
-        Ok(Replayed { of, outcome, tally, exit_then, outputs, without })
+        let now = self.outputs(&outcome)?;
+        let outputs = compare(&then, &now);
+        let same_input = then.get(&Stream::Stdin) == now.get(&Stream::Stdin);
+        Ok(Replayed { of, outcome, tally, exit_then, outputs, same_input, without })
     }
 
     /// What is allowed, and with which credentials: nothing where nothing was.
