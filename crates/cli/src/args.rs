@@ -136,8 +136,8 @@ pub(crate) enum Command {
     },
     /// Tell what sessions that stay have used, in all or second by second
     Usage {
-        /// Only this one, second by second: an id
-        session: Option<cofferdam_model::SessionId>,
+        /// Only this one, second by second: an id, the beginning of one, or the name of one that lives
+        session: Option<String>,
     },
     /// Serve sandboxes to programs: E2B's SDKs, and REST
     Serve(Serve),
@@ -166,12 +166,10 @@ pub(crate) enum Command {
     /// Start a VMM in the sandbox around it; started by us
     #[command(hide = true)]
     VmLaunch { meeting: PathBuf },
-    /// Print shell completions
-    #[command(hide = true)]
+    /// Print completions for a shell
     Completions { shell: clap_complete::Shell },
-    /// Print the manual page
-    #[command(hide = true)]
-    Man,
+    /// Print the manual page, or that of one command, as in `man session exec`
+    Man { command: Vec<String> },
     /// What `escape` runs, inside and outside
     #[command(hide = true)]
     Probe {
@@ -225,7 +223,7 @@ impl Command {
             self,
             Self::Run(_)
                 | Self::Replay(_)
-                | Self::Mcp(_)
+                | Self::Mcp(Mcp { command: McpCommand::Wrap(_) })
                 | Self::Session(Session { command: SessionCommand::Exec(_) })
         )
     }

@@ -25,5 +25,6 @@ pub(crate) mod step;
 pub(crate) mod supervise;
 pub(crate) mod trace;
 pub(crate) mod usage;
+pub(crate) mod trace_out;
 pub(crate) mod verify;
 pub(crate) mod volume;

@@ -4,6 +4,7 @@
 use crate::{each, site};
 use serde_json::Value;
 use std::fs;
+use std::process::Stdio;
 
 #[track_caller]
 fn readable(text: &str, width: usize) {
@@ -77,6 +78,10 @@ fn the_commands_are_these() {
       init     Write a starting set-up for the agent found here
 
     Options:
+      completions
+               Print completions for a shell
+      man      Print the manual page, or that of one command, as in `man session
+               exec`
           --home <DIR>  State directory [default: $COFFERDAM_HOME, else the user's
                         data directory]
           --json        Print data as JSON
@@ -123,12 +128,29 @@ fn completions_and_the_manual_are_printed() {
     for shell in ["bash", "zsh", "fish"] {
         assert!(site.call(&["completions", shell]).exits(0).out().contains("cofferdam"));
     }
-    assert!(site.call(&["man"]).exits(0).out().contains(".TH"));
+    assert!(site.call(&["man"]).exits(0).out().contains(".TH cofferdam 1"));
+    let page = site.call(&["man", "session", "exec"]).exits(0).out();
+    assert!(page.contains(".TH cofferdam-session-exec 1") && page.contains("\\-\\-detach"), "{page}");
+    assert!(site.call(&["man", "nonesuch"]).exits(2).err().contains("`nonesuch`"));
     site.call(&["completions", "nonesuch"]).exits(2);
 }
 
 #[test]
 fn a_state_directory_of_someone_else_is_refused() {
+#[test]
+fn a_reader_that_leaves_is_no_failure() {
+    let site = site();
+    site.run(&["true"]).exits(0);
+    for args in [&["completions", "bash"][..], &["man"], &["trace", "export", "latest"]] {
+        let mut command = site.call(args).command();
+        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        drop(child.stdout.take());
+        let done = child.wait_with_output().unwrap();
+        let err = String::from_utf8_lossy(&done.stderr);
+        assert!(done.status.success() && err.is_empty(), "{args:?}: {:?} {err}", done.status);
+    }
+}
+
     each(|site| {
         use std::os::unix::fs::PermissionsExt;
         fs::set_permissions(site.state(), fs::Permissions::from_mode(0o777)).unwrap();
@@ -151,3 +173,36 @@ fn an_error_is_json_where_json_is_asked_for() {
     assert!(told["error"]["message"].as_str().unwrap().contains("nonesuch"));
     assert!(site.call(&["trace", "ls", "--json"]).exits(0).out().trim() == "[]");
 }
+    let done = site.call(&["trace", "ls", "--nonesuch", "--json"]).exits(2);
+    let told: Value = serde_json::from_str(done.err().trim()).unwrap();
+    assert_eq!((told["error"]["kind"].as_str(), told["exit"].as_i64()), (Some("usage"), Some(2)));
+    assert!(told["error"]["message"].as_str().unwrap().contains("--nonesuch"));
+}
+
+#[test]
+fn only_what_passes_a_code_through_answers_125() {
+    let site = site();
+    for args in
+        [&["run", "--nonesuch"][..], &["session", "exec", "--nonesuch"], &["mcp", "wrap", "--nonesuch"]]
+    {
+        site.call(args).exits(125);
+    }
+    for args in
+        [&["gate", "run", "--nonesuch"][..], &["mcp", "unpin", "nobody"], &["trace", "show", "run", "-x"]]
+    {
+        site.call(args).exits(2);
+    }
+}
+
+#[test]
+fn what_a_session_has_used_is_found_by_its_name_too() {
+    let site = site();
+    let id = site.call(&["session", "create", "--name", "used"]).exits(0).out();
+    site.call(&["session", "exec", "used", "--", "true"]).exits(0);
+    let told = |name: &str| site.call(&["usage", name, "--json"]).exits(0).out();
+    let by_id: Value = serde_json::from_str(&told(id.trim())).unwrap();
+    assert_eq!(by_id["total"]["session"].as_str(), Some(id.trim()));
+    assert!(told("used").contains(id.trim()));
+    site.call(&["session", "kill", "used"]).exits(0);
+    assert!(told(&id[..18]).contains(id.trim()));
+    assert!(site.call(&["usage", "nonesuch"]).exits(2).err().contains("nonesuch"));
