@@ -151,6 +151,8 @@ pub(crate) enum Command {
         #[command(subcommand)]
         command: TenantCommand,
     },
+    /// Compute an expression over JSON that keeps to a schema; it can do nothing else
+    Eval(Eval),
     /// Tell what this host can enforce, and the fix for each no
     Doctor,
     /// Try to get out of a sandbox in every way we know, and tell what was blocked
@@ -176,6 +178,19 @@ pub(crate) enum Command {
         #[command(subcommand)]
         command: ProbeCommand,
     },
+}
+
+#[derive(ClapArgs)]
+pub(crate) struct Eval {
+    /// CEL over the variable `input`, as in `input.items.filter(n, n > 1)`
+    #[arg(value_name = "EXPR")]
+    pub(crate) expression: String,
+    /// What the input must look like: a file with a JSON Schema
+    #[arg(long, value_name = "FILE")]
+    pub(crate) schema: PathBuf,
+    /// The input, as JSON [default: stdin]
+    #[arg(long, value_name = "FILE")]
+    pub(crate) input: Option<PathBuf>,
 }
 
 #[derive(ClapArgs)]

@@ -64,6 +64,7 @@ fn dispatch(args: Args, early: Option<Early>, output: &Output) -> Result<u8, Fai
         Command::Gate(gate) => command::gate::run(home, *gate, output),
         Command::Compare(compare) => command::compare::run(home, compare, output),
         Command::Verify(verify) => command::verify::run(home, verify, output),
+        Command::Eval(eval) => command::eval::run(&eval, output),
         Command::Doctor => command::doctor::run(home, output),
         Command::Escape(escape) => command::escape::run(home, &escape, output),
         Command::Probe { command } => command::probe::run(command, output),

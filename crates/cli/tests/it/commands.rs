@@ -72,16 +72,18 @@ fn the_commands_are_these() {
       serve    Serve sandboxes to programs: E2B's SDKs, and REST
       apikey   Make, list and revoke the keys of the service
       tenant   Tell of the tenants of the service
+      eval     Compute an expression over JSON that keeps to a schema; it can do
+               nothing else
       doctor   Tell what this host can enforce, and the fix for each no
       escape   Try to get out of a sandbox in every way we know, and tell what was
                blocked
       init     Write a starting set-up for the agent found here
-
-    Options:
       completions
                Print completions for a shell
       man      Print the manual page, or that of one command, as in `man session
                exec`
+
+    Options:
           --home <DIR>  State directory [default: $COFFERDAM_HOME, else the user's
                         data directory]
           --json        Print data as JSON
@@ -136,8 +138,6 @@ fn completions_and_the_manual_are_printed() {
 }
 
 #[test]
-fn a_state_directory_of_someone_else_is_refused() {
-#[test]
 fn a_reader_that_leaves_is_no_failure() {
     let site = site();
     site.run(&["true"]).exits(0);
@@ -151,6 +151,8 @@ fn a_reader_that_leaves_is_no_failure() {
     }
 }
 
+#[test]
+fn a_state_directory_of_someone_else_is_refused() {
     each(|site| {
         use std::os::unix::fs::PermissionsExt;
         fs::set_permissions(site.state(), fs::Permissions::from_mode(0o777)).unwrap();
@@ -172,7 +174,6 @@ fn an_error_is_json_where_json_is_asked_for() {
     assert_eq!(told["error"]["kind"], "error");
     assert!(told["error"]["message"].as_str().unwrap().contains("nonesuch"));
     assert!(site.call(&["trace", "ls", "--json"]).exits(0).out().trim() == "[]");
-}
     let done = site.call(&["trace", "ls", "--nonesuch", "--json"]).exits(2);
     let told: Value = serde_json::from_str(done.err().trim()).unwrap();
     assert_eq!((told["error"]["kind"].as_str(), told["exit"].as_i64()), (Some("usage"), Some(2)));
@@ -206,3 +207,4 @@ fn what_a_session_has_used_is_found_by_its_name_too() {
     site.call(&["session", "kill", "used"]).exits(0);
     assert!(told(&id[..18]).contains(id.trim()));
     assert!(site.call(&["usage", "nonesuch"]).exits(2).err().contains("nonesuch"));
+}
