@@ -48,40 +48,40 @@ fn the_commands_are_these() {
     Usage: cofferdam [OPTIONS] <COMMAND>
 
     Commands:
-      run      Run a command in a sandbox and record it
-      replay   Run one recorded session again, from its recorded responses
-      trace    List, read, verify and move traces
-      key      Show, renew and trust signing keys
-      secret   Keep secrets that the inside uses and never sees
-      policy   Check, explain and test policy files
-      approve  Answer requests that wait for a person
-      session  Make, see, use and change sessions that live
-      mcp      Judge and record what tools do
-      record   Run a suite and store its traces as the baseline
-      gate     Run a suite, compare it with its baseline, and say pass, fail or
-               review
-      compare  Compare two traces, or two directories of them, without running
-               anything
-      verify   Check a gate's signed result
-      step     Tell of a workflow's steps, inside a session
-      pool     Keep sandboxes prepared, so that a session begins sooner
-      image    Take in, list and remove images for the roots of sandboxes
-      volume   Make, list and remove directories that sessions share and that
-               outlive them
-      usage    Tell what sessions that stay have used, in all or second by second
-      serve    Serve sandboxes to programs: E2B's SDKs, and REST
-      apikey   Make, list and revoke the keys of the service
-      tenant   Tell of the tenants of the service
-      eval     Compute an expression over JSON that keeps to a schema; it can do
-               nothing else
-      doctor   Tell what this host can enforce, and the fix for each no
-      escape   Try to get out of a sandbox in every way we know, and tell what was
-               blocked
-      init     Write a starting set-up for the agent found here
-      completions
-               Print completions for a shell
-      man      Print the manual page, or that of one command, as in `man session
-               exec`
+      run          Run a command in a sandbox and record it
+      replay       Run one recorded session again, from its recorded responses
+      trace        List, read, verify and move traces
+      key          Show, renew and trust signing keys
+      secret       Keep secrets that the inside uses and never sees
+      policy       Check, explain and test policy files
+      approve      Answer requests that wait for a person
+      session      Make, see, use and change sessions that live
+      mcp          Judge and record what tools do
+      record       Run a suite and store its traces as the baseline
+      gate         Run a suite, compare it with its baseline, and say pass, fail or
+                   review
+      compare      Compare two traces, or two directories of them, without running
+                   anything
+      verify       Check a gate's signed result
+      step         Tell of a workflow's steps, inside a session
+      pool         Keep sandboxes prepared, so that a session begins sooner
+      image        Take in, list and remove images for the roots of sandboxes
+      volume       Make, list and remove directories that sessions share and that
+                   outlive them
+      usage        Tell what sessions that stay have used, in all or second by
+                   second
+      serve        Serve sandboxes to programs: E2B's SDKs, and REST
+      apikey       Make, list and revoke the keys of the service
+      tenant       Tell of the tenants of the service
+      eval         Compute an expression over JSON that keeps to a schema; it can do
+                   nothing else
+      doctor       Tell what this host can enforce, and the fix for each no
+      escape       Try to get out of a sandbox in every way we know, and tell what
+                   was blocked
+      init         Write a starting set-up for the agent found here
+      completions  Print completions for a shell
+      man          Print the manual page, or that of one command, as in `man session
+                   exec`
 
     Options:
           --home <DIR>  State directory [default: $COFFERDAM_HOME, else the user's
