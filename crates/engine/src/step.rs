@@ -28,7 +28,7 @@ fn post(url: &str, body: &Value, doing: &'static str) -> Result<Value, EngineErr
     let rest = url.strip_prefix("http://").ok_or_else(wrong)?;
     let (authority, path) = rest.split_once('/').ok_or_else(wrong)?;
     let body = body.to_string();
-    let nobody = |error| {
+    let nobody = |error: io::Error| {
         EngineError::Declined(format!("{doing}: {authority}: {error}; check that something listens there"))
     };
     let mut stream = TcpStream::connect(authority).map_err(nobody)?;
