@@ -347,7 +347,7 @@ mod tests {
         check(&with(&format!("[thresholds]\nfailed = 1\n{session}[replay]\n")), "`replay`: without [policy]");
         check(
             &with(&format!("[thresholds]\nfailed = \"lots\"\n{session}")),
-            "suite.toml:4: invalid type: string",
+            "suite.toml:4: `failed`: invalid type: string",
         );
         check(&with(&format!("[replay]\nmode = \"strct\"\n{session}")), "did you mean `strict`?");
         check(
@@ -368,7 +368,7 @@ mod tests {
             "suite.toml:5: `input`: `stdin` and `file`",
         );
         check(&with(&format!("{session}input = {{ file = \"y\" }}\n")), "`input.file`: there is no file `y`");
-        check(&with(&format!("{session}timeout = \"soon\"\n")), "suite.toml:5: `soon`");
+        check(&with(&format!("{session}timeout = \"soon\"\n")), "suite.toml:5: `timeout`: `soon`");
         check(AGENT, "the suite has no sessions");
         check("[agent]\ncommand = []\n[[session]]\nid = \"a\"\n", "suite.toml:2: `agent.command` is empty");
         check(
