@@ -5,24 +5,32 @@ use crate::error::EngineError;
 use serde::de::DeserializeOwned;
 use std::path::Path;
 
-pub(crate) fn parse<T: DeserializeOwned>(path: &Path, text: &str) -> Result<T, EngineError> {
+pub fn parse<T: DeserializeOwned>(path: &Path, text: &str) -> Result<T, EngineError> {
     toml::from_str(text).map_err(|error| {
         let at = error.span().map_or(0, |span| span.start);
-        let message = plain(&meant(error.message()));
-        let message = match field(text, at) {
-            Some(field) => format!("`{field}`: {message}"),
-            None => message,
-        };
+        let message = named(field(text, at, '='), plain(&meant(error.message())));
         mistake(path, line_of(text, at), message)
     })
 }
 
-/// Whose value begins here, if one does: an error knows where it is, and not what it is called.
-fn field(text: &str, at: usize) -> Option<&str> {
-    let before = text.get(..at)?.trim_end().strip_suffix('=')?.trim_end();
-    let is_key = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
-    let key = before.rsplit(|c| !is_key(c)).next()?;
-    (!key.is_empty()).then_some(key)
+/// Whose value is wrong: a parser of values knows the word, and not the field that it stands in.
+pub(crate) fn named(field: Option<&str>, message: String) -> String {
+    match field {
+        Some(field) if !message.contains(&format!("`{field}`")) => format!("`{field}`: {message}"),
+        _ => message,
+    }
+}
+
+/// The name before the value at `offset`, where it stands on the same line.
+pub(crate) fn field(text: &str, offset: usize, sign: char) -> Option<&str> {
+    let before = text.get(..offset)?;
+    let line = before.rsplit('\n').next()?;
+    let name = line.rsplit_once(sign)?.0.trim_end();
+    if let Some(quoted) = name.strip_suffix('"') {
+        return quoted.rsplit('"').next();
+    }
+    let start = name.rfind(|c: char| !(c.is_alphanumeric() || "_-.".contains(c))).map_or(0, |at| at + 1);
+    name.get(start..).filter(|name| !name.is_empty())
 }
 
 /// Types as people know them.
@@ -100,5 +108,21 @@ mod tests {
         check("unknown field `zzz`, expected `command`", "unknown field `zzz`, expected `command`");
         check("invalid type: integer `7`, expected a string", "invalid type: integer `7`, expected a string");
         check("something\nelse", "something else");
+    }
+
+    #[test]
+    fn the_field_of_a_value_is_named() {
+        let check = |text: &str, expected: Option<&str>| {
+            let at = text.find('^').unwrap();
+            assert_eq!(field(&text.replacen('^', "", 1), at, '='), expected, "{text}");
+        };
+        check("[limits]\nmemory = ^\"5X\"\n", Some("memory"));
+        check("input = { file = ^7 }\n", Some("file"));
+        check("\"odd name\" = ^7\n", Some("odd name"));
+        check("^memry = 7\n", None);
+        check("command = [\n  ^7\n]\n", None);
+        assert_eq!(field("{\"cpu\": \"x\"}", 11, ':'), Some("cpu"));
+        assert_eq!(named(Some("cpu"), "unknown field `cpu`".into()), "unknown field `cpu`");
+        assert_eq!(named(Some("cpu"), "no number".into()), "`cpu`: no number");
     }
 }

@@ -44,6 +44,8 @@ pub struct Replayed {
     pub exit_then: Option<Exit>,
     /// Output streams, and whether every byte is the same.
     pub outputs: Vec<(Stream, bool)>,
+    /// Whether what it was given on stdin is what it was given then.
+    pub same_input: bool,
     pub without: Vec<String>,
 }
 
@@ -82,11 +84,12 @@ impl Engine {
     ) -> Result<Replayed, EngineError> {
         let then = recorded.outputs.clone();
         let replayed = self.replay_only(recorded, how, run)?;
-        let outputs = compare(&then, &self.outputs(&replayed.outcome)?);
-        Ok(Replayed { outputs, ..replayed })
+        let now = self.outputs(&replayed.outcome)?;
+        let same_input = then.get(&Stream::Stdin) == now.get(&Stream::Stdin);
+        Ok(Replayed { outputs: compare(&then, &now), same_input, ..replayed })
     }
 
-    /// The same, for whoever goes on to compare all of it: nothing is said of the outputs.
+    /// The same, for whoever goes on to compare all of it: nothing is said of the outputs and of the input.
     pub(crate) fn replay_only(
         &self,
         recorded: RecordedSession,
@@ -127,7 +130,7 @@ impl Engine {
         }));
         let outcome = self.run_at(place, run, Caller::Own)?;
         let tally = replay.map(|replay| replay.tally()).unwrap_or_default();
-        Ok(Replayed { of, outcome, tally, exit_then, outputs: Vec::new(), without })
+        Ok(Replayed { of, outcome, tally, exit_then, outputs: Vec::new(), same_input: true, without })
     }
 
     /// What is allowed, and with which credentials: nothing where nothing was.
