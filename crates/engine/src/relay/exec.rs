@@ -329,7 +329,13 @@ fn outcome(outcome: Outcome) -> Result<Exit, EngineError> {
         Outcome::NotFound => Ok(Exit::NotFound),
         Outcome::NotExecutable { .. } => Ok(Exit::NotExecutable),
         Outcome::Failed { step, errno } => Err(EngineError::Exec {
-            step: format!("{step:?}").to_lowercase(),
+            step: match step {
+                wire::Step::Late => format!(
+                    "it was not its program after {} s; something inside has stopped it or holds back its file",
+                    wire::SECONDS_TO_BEGIN
+                ),
+                step => format!("{step:?}").to_lowercase(),
+            },
             source: Errno::from_raw_os_error(errno.into()).into(),
         }),
     }
