@@ -27,6 +27,7 @@ use rustix::net::{
     recv, recvmsg, send,
 };
 use rustix::pipe::{PipeFlags, pipe_with};
+use rustix::process::getsid;
 use serde::Serialize;
 
 /// As the first process has placed them: the line to it, where a failure is told, and the door.
@@ -65,8 +66,8 @@ fn attend() -> Result<(), Errno> {
         tell(asker.as_fd(), &Answer::Denied(b"that is no question"));
         return Err(Errno::BADMSG);
     };
-    let pid = who.pid.as_raw_nonzero().get() as u32;
-    say(Kind::Plea, HERE, &Plea { request, uid: who.uid.as_raw(), pid })?;
+    let session = getsid(Some(who.pid)).map_or(0, |session| session.as_raw_nonzero().get() as u32);
+    say(Kind::Plea, HERE, &Plea { request, uid: who.uid.as_raw(), session })?;
     drop(question);
     // Whoever speaks again before the answer, or leaves, does not want it any more.
     if ready([LINE, asker.as_fd()])?[1] {
