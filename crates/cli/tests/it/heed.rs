@@ -41,7 +41,7 @@ fn a_command_that_cannot_begin_holds_up_nobody() {
         hall.exec(&id, "while ! test -e /tmp/held; do sleep 0.05; done").exits(0);
         let held = hall.call(&["exec", &id, "--", "/tmp/program"]).start();
         let limited = hall.call(&["exec", "--timeout", "1s", &id, "--", "/tmp/program"]).exits(124);
-        assert!(limited.err().contains("timeout"), "{}", limited.err());
+        assert!(limited.err().contains("time limit"), "{}", limited.err());
         assert_eq!(hall.exec(&id, "echo on").exits(0).out(), "on\n");
         let late = held.finish().exits(125);
         assert!(late.err().contains("it was not its program after 8 s"), "{}", late.err());
