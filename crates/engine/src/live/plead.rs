@@ -54,7 +54,7 @@ impl Pleas {
         // Whoever asks a hundred times is before nobody who asks once.
         let other = self.waiting.iter().position(|asking| Some(asking.asker) != self.served);
         let next = self.waiting.remove(other.unwrap_or(0));
-        self.served = next.as_ref().map(|asking| asking.asker);
+        self.served = next.as_ref().map(|asking| asking.asker).or(self.served);
         next
     }
 
