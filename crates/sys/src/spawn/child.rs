@@ -77,6 +77,7 @@ pub(super) fn turn_into(job: &Job<'_>) -> Failure {
 pub(super) fn stand_alone(stdio: &[RawFd; 3]) -> Result<(), Failure> {
     let at = |step| move |errno| Failure { step, errno };
     rustix::process::setsid().map_err(at(Step::Session))?;
+    crate::schedule::as_usual();
     default_dispositions();
     place(stdio, Rest::Closed).map_err(at(Step::Stdio))
 }
