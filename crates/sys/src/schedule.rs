@@ -1,26 +1,47 @@
 //! When a process gets its turn.
 
 use crate::syscall::{number, syscall};
+use core::sync::atomic::{AtomicBool, Ordering};
 use rustix::io::Errno;
 
-/// Lets whoever wakes the caller go on until it waits or has had its time. Where there is one processor, a program that
-/// writes much is else interrupted after every write by the one that reads it. What the caller starts is scheduled as usual.
-pub fn give_way() -> Result<(), Errno> {
-    const BATCH: usize = 3;
-    const RESET_ON_FORK: usize = 0x4000_0000;
-    /// `struct sched_param`: of this policy there is one priority.
+const USUAL: usize = 0;
+const BATCH: usize = 3;
+
+/// What this process starts would give way as it does.
+static GIVES_WAY: AtomicBool = AtomicBool::new(false);
+
+fn set(policy: usize) -> Result<(), Errno> {
+    /// `struct sched_param`: of these policies there is one priority.
     const PRIORITY: i32 = 0;
     let at = core::ptr::from_ref(&PRIORITY) as usize;
     // SAFETY: the pointer is to a live number, which is the whole structure.
-    unsafe { syscall(number::SCHED_SETSCHEDULER, [0, BATCH | RESET_ON_FORK, at]) }.map(drop)
+    unsafe { syscall(number::SCHED_SETSCHEDULER, [0, policy, at]) }.map(drop)
+}
+
+/// Lets whoever wakes the caller go on until it waits or has had its time. Where there is one processor, a program that
+/// writes much is else interrupted after every write by the one that reads it. What `spawn` starts is scheduled as usual.
+pub fn give_way() -> Result<(), Errno> {
+    set(BATCH)?;
+    GIVES_WAY.store(true, Ordering::Relaxed);
+    Ok(())
+}
+
+/// For a child of one that gives way, which the kernel would have do the same.
+pub(crate) fn as_usual() {
+    if GIVES_WAY.load(Ordering::Relaxed) {
+        // Whoever may give way may stop to.
+        let _ = set(USUAL);
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::spawn::{Command, spawn};
+    use std::os::fd::AsFd;
 
     #[test]
-    fn the_caller_gives_way_and_its_children_do_not() {
+    fn the_caller_gives_way_and_what_it_starts_does_not() {
         let policy = |of: &str| {
             let stat = std::fs::read_to_string(format!("/proc/{of}/stat")).unwrap();
             // After the name, which may have anything in it.
@@ -32,10 +53,14 @@ mod tests {
             assert_eq!(policy("thread-self"), "0");
             give_way().unwrap();
             assert_eq!(policy("thread-self"), "3");
-            let mut child = std::process::Command::new("sleep").arg("30").spawn().unwrap();
-            assert_eq!(policy(&child.id().to_string()), "0");
-            child.kill().unwrap();
-            child.wait().unwrap();
+            let null = std::fs::File::open("/dev/null").unwrap();
+            let argv = [c"/bin/sleep".to_owned(), c"30".to_owned()];
+            let stdio = [null.as_fd(); 3];
+            let command = Command { argv: &argv, env: &[], cwd: c"/", stdio, terminal: false, user: None };
+            let child = spawn(&command).unwrap();
+            assert_eq!(policy(&child.as_raw_nonzero().to_string()), "0");
+            rustix::process::kill_process(child, rustix::process::Signal::KILL).unwrap();
+            rustix::process::waitpid(Some(child), rustix::process::WaitOptions::empty()).unwrap();
         })
         .join()
         .unwrap();

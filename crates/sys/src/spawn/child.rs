@@ -86,6 +86,7 @@ pub(super) fn turn_into(job: &Job) -> Failure {
 pub(super) fn stand_alone(stdio: &[RawFd; 3], rest: Rest) -> Result<(), Failure> {
     let at = |step| move |errno| Failure { step, errno };
     rustix::process::setsid().map_err(at(Step::Session))?;
+    crate::schedule::as_usual();
     default_dispositions();
     place(stdio, rest).map_err(at(Step::Stdio))
 }
