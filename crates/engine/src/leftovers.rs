@@ -42,8 +42,9 @@ impl Engine {
 
     /// What supervisors that were killed left behind. A session lives as long as its trace's writer holds the
     /// lock on it, from before anything else of it is made; the kernel lets go of it with the process, however
-    /// that ends. Groups without a trace here are another state
-    /// directory's, and go only when they are deserted.
+    /// that ends. Where a session is born into its group, that is there first, and held in the same way. Groups without
+    /// a trace here are another state directory's, or of a session that did not come so far, and go only when they are
+    /// deserted.
     fn reap_leftovers(&self) {
         self.reap_pool();
         let grounds = Grounds::look();
@@ -56,7 +57,8 @@ impl Engine {
         found.sort();
         found.dedup();
         for id in found {
-            if !Reader::open(&self.home.trace_dir(&id)).is_ok_and(|trace| trace.is_live()) {
+            let is_live = Reader::open(&self.home.trace_dir(&id)).is_ok_and(|trace| trace.is_live());
+            if !is_live && !grounds.is_held(&id) {
                 self.rescue(&id);
                 cofferdam_runtime_process::reap(&id, &self.home.layer_dir(&id));
             }

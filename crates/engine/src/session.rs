@@ -179,7 +179,7 @@ impl Engine {
         spec: &SessionSpec,
         egress: impl FnOnce(&SessionId, &Path) -> Result<Option<Prepared>, EngineError>,
     ) -> Result<Place, EngineError> {
-        let session = self.new_id()?;
+        let session = backend.begun_for().map_or_else(|| self.new_id(), Ok)?;
         let workdir = find_workdir(spec)?;
         self.complete_commits(&workdir)?;
         let egress = egress(&session, &workdir)?;
@@ -257,9 +257,10 @@ impl Engine {
     }
 
     /// The trace, and the sandbox or why there is none. Nothing is made that others would take for left behind before
-    /// the trace is locked, which is what tells them that the session lives:
+    /// the trace is locked, which is what tells them that the session lives, but for a group of version 2, which has a
+    /// lock of its own:
     ///
-    /// - One that stays is born into its control group, so for it the trace comes first.
+    /// - One that stays may be born into groups without one, so for it the trace comes first.
     /// - What was prepared has a mark of its own. The trace is opened while the last of it is mounted, unless
     ///   there is a layer on disk.
     /// - For any other, namespaces and mounts come into being while we write; where a layer on disk is one of the

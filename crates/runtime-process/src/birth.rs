@@ -2,13 +2,15 @@
 //! anything is known of its session.
 
 use crate::Channels;
-use crate::cgroup::{self, Version};
+use crate::cgroup::{self, Groups, Wanted, hierarchies_of};
 use crate::create::{Failure, Making};
 use crate::explain::explain_launch;
-use crate::layer;
+use crate::limits;
 use crate::plan::{self, Inherited};
+use crate::reap::group_name;
 use crate::users::Way;
 use crate::wait;
+use cofferdam_model::{LayerPlace, Limits, SessionId};
 use cofferdam_runtime::RuntimeError;
 use cofferdam_sys::boot::{self, Birth, Launched, Op};
 use cofferdam_sys::image;
@@ -18,6 +20,7 @@ use std::fmt;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::SystemTime;
 
 /// A child at work, and what it and we have in common.
 pub(crate) struct Born {
@@ -29,7 +32,18 @@ pub(crate) struct Born {
 /// A child that makes its namespaces while its session is still being read from a command line: the two take about
 /// as long. It belongs to nobody; where it turns out to be of the wrong kind, or nobody comes for it, it ends. Make it
 /// on the thread that will hold the session: the child dies with it.
-pub struct Early(pub(crate) Born);
+pub struct Early {
+    born: Option<Born>,
+    /// Where a child is born into its group, the group and the session that it is for.
+    cradle: Option<Cradle>,
+    in_group: bool,
+}
+
+struct Cradle {
+    session: SessionId,
+    groups: Groups,
+    wanted: Wanted,
+}
 
 impl fmt::Debug for Early {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -38,20 +52,71 @@ impl fmt::Debug for Early {
 }
 
 impl Early {
-    /// Nothing where a child has to be born into a group that is not known yet, or where it fails: whoever makes one
-    /// when its time has come finds out why.
+    /// Nothing where it fails: whoever makes one when its time has come finds out why.
     pub fn begin() -> Option<Self> {
+        let mut early = Self { born: None, cradle: None, in_group: false };
         if cgroup::is_unified() {
-            return None;
+            // Held by the maker before it is, so that it goes even if what follows fails.
+            early.cradle = Some(Cradle::new()?);
         }
+        let cradle = early.cradle.as_mut().map(|cradle| &mut cradle.groups);
+        let group = match cradle {
+            Some(groups) => {
+                groups.create().ok()?;
+                groups.cradle()
+            }
+            None => None,
+        };
+        early.in_group = group.is_some();
         let way = if rustix::process::geteuid().is_root() { Way::Root } else { Way::Single };
-        born(namespaces(way, &[]), None, None, plan::first(&[]), &[], (&mut None, &None)).ok().map(Self)
+        let born = born(namespaces(way, &[]), group, None, plan::first(&[]), &[], (&mut None, &None));
+        early.born = Some(born.ok()?);
+        Some(early)
     }
 
-    /// Whether it is what would be made now.
-    pub(crate) fn serves(&self, m: &Making) -> bool {
+    /// The session that it has to be, where that is decided.
+    pub fn session(&self) -> Option<&SessionId> {
+        self.cradle.as_ref().map(|cradle| &cradle.session)
+    }
+
+    /// The groups that were placed for this name and these limits, if they were.
+    pub(crate) fn groups_for(&mut self, name: &str, wanted: &Wanted) -> Option<Groups> {
+        let fits = |cradle: &mut Cradle| {
+            group_name(&cradle.session) == name && wanted.controllers().eq(cradle.wanted.controllers())
+        };
+        self.cradle.take_if(fits).map(|cradle| cradle.groups)
+    }
+
+    /// The child, if it is what would be made now.
+    pub(crate) fn child_for(mut self, m: &Making) -> Option<(Born, bool)> {
         let given = m.given_channel.is_some() || m.given_image.is_some();
-        m.without.is_empty() && m.groups.groups.is_empty() && !given
+        let of_its_group = self.cradle.is_none() && self.in_group == m.groups.has_unified();
+        let serves = m.without.is_empty() && of_its_group && !given;
+        self.born.take().filter(|_| serves).map(|born| (born, self.in_group))
+    }
+}
+
+impl Drop for Early {
+    fn drop(&mut self) {
+        // A group goes when its last process has gone.
+        self.born = None;
+        if let Some(cradle) = &mut self.cradle {
+            cradle.groups.remove();
+        }
+    }
+}
+
+impl Cradle {
+    /// Where groups for what every session is held to can be made.
+    fn new() -> Option<Self> {
+        let mut random = [0u8; 8];
+        rustix::rand::getrandom(&mut random, rustix::rand::GetRandomFlags::empty()).ok()?;
+        let now = SystemTime::UNIX_EPOCH.elapsed().ok()?;
+        let session = SessionId::new(now.as_millis() as u64, u64::from_le_bytes(random));
+        let wanted = limits::resolve(&Limits::default(), LayerPlace::Memory, false).cgroup;
+        let found = hierarchies_of(&wanted.controllers().collect::<Vec<_>>());
+        let groups = Groups::place(&found, &group_name(&session), &wanted);
+        Some(Self { session, groups, wanted })
     }
 }
 
@@ -72,18 +137,17 @@ pub(crate) fn bear(
     first: Vec<Op>,
     keep: &[RawFd],
 ) -> Result<(), Failure> {
-    let unified = m.groups.groups.iter().find(|group| group.version == Version::V2);
-    let unified = unified.and_then(|group| layer::open_dir(&group.path).ok());
-    let group = unified.as_ref().map(AsFd::as_fd);
+    let group = m.groups.cradle();
+    let in_group = group.is_some();
     let born = born(namespaces, group, within, first, keep, (&mut m.given_channel, &m.given_image))?;
-    m.born_in_group = unified.is_some();
-    take_in(m, born);
+    take_in(m, born, in_group);
     Ok(())
 }
 
 /// Makes a child that was born this sandbox's.
-pub(crate) fn take_in(m: &mut Making, born: Born) {
+pub(crate) fn take_in(m: &mut Making, born: Born, in_group: bool) {
     let Born { launched, inherited, channel } = born;
+    m.born_in_group = in_group;
     m.inherited = Some(inherited);
     m.channel = channel;
     m.guest.store(launched.pid().as_raw_nonzero().get(), Ordering::Release);

@@ -210,9 +210,11 @@ impl Begun for Beginning {
         let standing = self.0.run_to(Some(PLAN)).map_err(told)?;
         // The child mounts by itself now.
         meanwhile();
-        let mut standing = standing.run_to(Some(GROUPS)).map_err(told)?;
+        let standing = standing.run_to(Some(GROUPS)).map_err(told)?;
+        // They end while the child goes on.
+        standing.context.holders.iter().for_each(idmap::Holder::dismiss);
+        let mut standing = standing.run_to(None).map_err(told)?;
         standing.context.holders.clear();
-        let standing = standing.run_to(None).map_err(told)?;
         Ok(Box::new(ProcessSandbox::new(standing)))
     }
 }
@@ -329,10 +331,10 @@ pub(crate) fn make_groups(m: &mut Making) -> Result<(), Failure> {
 }
 
 /// Tells a child that waits for its groups that they are there.
-pub(crate) fn let_join(m: &Making) -> Result<(), Failure> {
-    match m.launched.as_ref().filter(|_| !m.groups.entrances(m.born_in_group).is_empty()) {
-        Some(launched) => Ok(launched.go().map_err(hearing)?),
-        None => Ok(()),
+pub(crate) fn let_join(m: &mut Making) -> Result<(), Failure> {
+    match m.launched.is_none() || m.groups.entrances(m.born_in_group).is_empty() {
+        true => Ok(()),
+        false => supervise::tell(m, |launched, _| launched.go()),
     }
 }
 
@@ -352,9 +354,9 @@ fn launch(m: &mut Making) -> Result<(), Failure> {
     m.room = if m.spec.pausable && users.way != Way::Range { Room::First } else { Room::Only };
     let born_in = birth::namespaces(users.way, &m.without);
     let second = plan::second(users, m.network.as_ref(), &m.without);
-    match m.early.take().filter(|early| early.serves(m)) {
-        Some(early) => {
-            birth::take_in(m, early.0);
+    match m.early.take().and_then(|early| early.child_for(m)) {
+        Some((born, in_group)) => {
+            birth::take_in(m, born, in_group);
             m.owed = second;
         }
         None => {
@@ -375,7 +377,7 @@ fn launch(m: &mut Making) -> Result<(), Failure> {
 
 /// Hands over what does not depend on the session, while the child still makes its namespaces.
 fn furnish(m: &mut Making) -> Result<(), Failure> {
-    let (Some(users), Some(launched)) = (&m.users, &m.launched) else { return chosen(m).map(drop) };
+    let Some(users) = &m.users else { return chosen(m).map(drop) };
     // The ids of a range are mapped by us, and only when the child waits. What a registry leaves out is not known yet.
     if users.way == Way::Range || m.spec.programs.is_some() {
         return Ok(());
@@ -386,7 +388,7 @@ fn furnish(m: &mut Making) -> Result<(), Failure> {
     let mut ops = std::mem::take(&mut m.owed);
     ops.reserve(100);
     plan::skeleton(&Skeleton { layout: &layout, users, staging: &m.spec.staging, scratch }, &mut ops);
-    launched.perform(ops, &Given::default()).map_err(hearing)?;
+    supervise::tell(m, |launched, _| launched.perform(ops, &Given::default()))?;
     m.ahead = Some(scratch);
     // One that waits may wait for long.
     m.host = (!m.spec.ahead).then_some(host);

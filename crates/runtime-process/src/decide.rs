@@ -1,9 +1,10 @@
 //! From what exists of a sandbox to what is decided about the rest, and to the child that performs it.
 
-use crate::create::{Failure, Making, chosen, hearing, scratch};
+use crate::create::{Failure, Making, chosen, scratch};
 use crate::filter::{self, Choice};
 use crate::layout::Layout;
 use crate::plan::{self, Decided, Room};
+use crate::supervise;
 use crate::users::Way;
 use crate::wait;
 use cofferdam_model::{Profile, Syscalls};
@@ -95,8 +96,7 @@ pub(crate) fn confine(m: &mut Making) -> Result<(), Failure> {
         return Ok(());
     }
     let last = decided(m, true, plan::confinement)?;
-    let Some(launched) = &m.launched else { return chosen(m).map(drop) };
-    Ok(launched.perform(last, &Given::default()).map_err(hearing)?)
+    supervise::tell(m, |launched, _| launched.perform(last, &Given::default()))
 }
 
 /// Decides what the sandbox shows, and lets the child go on.
@@ -111,6 +111,5 @@ pub(crate) fn hand_over(m: &mut Making) -> Result<(), Failure> {
     if users.way == Way::Range && !matches!(m.room, Room::Another { .. }) {
         users.write_maps(launched.pid().as_raw_nonzero().get())?;
     }
-    launched.perform(rest, &m.given).map_err(hearing)?;
-    Ok(())
+    supervise::tell(m, |launched, m| launched.perform(rest, &m.given))
 }

@@ -97,21 +97,21 @@ fn seccomp() -> Fact {
 }
 
 fn cgroups() -> Vec<Fact> {
-    let found = hierarchies();
-    let one = |(name, controller): (&'static str, Controller)| {
-        let fix = "run as root, or under `systemd-run --user --scope -p Delegate=yes`; else limits are held per process and reported so";
-        match found.place(controller) {
-            Ok((version, path)) => fact(name, true, format!("{version:?} at {}", path.display()), ""),
-            Err(reason) => fact(name, false, reason, fix),
-        }
+    let name = |controller| match controller {
+        Controller::Memory => "cgroup.memory",
+        Controller::Pids => "cgroup.pids",
+        _ => "cgroup.cpu",
     };
-    [
-        ("cgroup.memory", Controller::Memory),
-        ("cgroup.pids", Controller::Pids),
-        ("cgroup.cpu", Controller::Cpu),
-    ]
-    .map(one)
-    .into()
+    let fix = "run as root, or under `systemd-run --user --scope -p Delegate=yes`; else limits are held per process and reported so";
+    let found = hierarchies().places(&[Controller::Memory, Controller::Pids, Controller::Cpu]);
+    let one = |(controller, place)| match place {
+        Ok((version, path)) => {
+            let path: std::path::PathBuf = path;
+            fact(name(controller), true, format!("{version:?} at {}", path.display()), "")
+        }
+        Err(reason) => fact(name(controller), false, reason, fix),
+    };
+    found.into_iter().map(one).collect()
 }
 
 fn sub_ids() -> Fact {

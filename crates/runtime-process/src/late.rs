@@ -34,8 +34,13 @@ pub(crate) fn show(m: &mut Making) {
 
 /// Finds the control groups; one that is demanded and cannot be had is refused.
 pub(crate) fn place_groups(m: &mut Making) -> Result<(), Failure> {
-    let found = hierarchies_of(&m.limits.cgroup.controllers().collect::<Vec<_>>());
-    m.groups = Groups::place(&found, &m.group, &m.limits.cgroup);
+    let placed = m.early.as_mut().and_then(|early| early.groups_for(&m.group, &m.limits.cgroup));
+    // One that was born into another group goes, with that: it may have the place of the one that is wanted.
+    m.early.take_if(|early| early.session().is_some());
+    m.groups = placed.unwrap_or_else(|| {
+        let found = hierarchies_of(&m.limits.cgroup.controllers().collect::<Vec<_>>());
+        Groups::place(&found, &m.group, &m.limits.cgroup)
+    });
     let demanded = [("memory", m.spec.limits.memory.is_some()), ("cpu", wants_cpu(m))];
     let accepts = m.spec.accept.contains(&Weakness::Rlimits);
     for (controller, reason) in &m.groups.missing {

@@ -44,7 +44,7 @@ pub use elsewhere::{Look, layer_of, look, owner_of_first};
 pub use network::DOOR_PORTS;
 pub use reap::{Grounds, reap};
 
-use cofferdam_model::Tier;
+use cofferdam_model::{SessionId, Tier};
 use cofferdam_runtime::{Backend, Begun, Fault, Probe, RuntimeError, SandboxSpec};
 use std::fmt;
 use std::io;
@@ -105,6 +105,10 @@ impl Backend for ProcessBackend {
 
     fn probe(&self) -> Probe {
         doctor::probe()
+    }
+
+    fn begun_for(&self) -> Option<SessionId> {
+        self.early.lock().unwrap_or_else(PoisonError::into_inner).as_ref()?.session().cloned()
     }
 
     fn begin(&self, spec: SandboxSpec) -> Result<Box<dyn Begun>, RuntimeError> {

@@ -1,7 +1,8 @@
 //! Removes what a supervisor that was killed left behind. Its processes died with it; directories and
 //! control groups do not.
 
-use crate::{cgroup, layer};
+use crate::cgroup::{self, Maker};
+use crate::layer;
 use cofferdam_model::SessionId;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -23,7 +24,8 @@ pub struct Grounds(Vec<PathBuf>);
 impl Grounds {
     pub fn look() -> Self {
         let found = cgroup::hierarchies();
-        let mut all: Vec<PathBuf> = found.v1.into_iter().map(|(_, path)| path).chain(found.v2).collect();
+        let first = found.v1.into_iter().map(|(_, path)| path);
+        let mut all: Vec<PathBuf> = first.chain(found.v2).chain(found.own).collect();
         all.sort();
         all.dedup();
         Self(all)
@@ -39,16 +41,28 @@ impl Grounds {
         all
     }
 
-    /// Removes a session's control groups if nothing has been in them since long after it could have begun: those of
-    /// a state directory that is gone, which nobody else will remove. Ends no process.
+    /// Whether whoever made this session's group lives, though nothing else may be there of the session yet.
+    pub fn is_held(&self, session: &SessionId) -> bool {
+        let name = group_name(session);
+        self.0.iter().any(|parent| matches!(cgroup::maker(&parent.join(&name)), Maker::Lives))
+    }
+
+    /// Removes a session's control groups if nothing is in them and whoever made them is gone: those of a state
+    /// directory that is gone, or of a session that had not even begun, which nobody else will remove. Where it
+    /// cannot be seen who made them, they have to be older than any session is when it begins. Ends no process.
     pub fn reap_if_deserted(&self, session: &SessionId) {
         let name = group_name(session);
         for group in self.0.iter().map(|parent| parent.join(&name)) {
-            let made = fs::metadata(&group).and_then(|meta| meta.modified());
-            let old = made.ok().and_then(|made| made.elapsed().ok()).is_some_and(|age| age > BEGINNING);
+            let made = || fs::metadata(&group).and_then(|meta| meta.modified()).ok()?.elapsed().ok();
+            let maker = cgroup::maker(&group);
+            let is_abandoned = match &maker {
+                Maker::Lives => false,
+                Maker::Gone { .. } => true,
+                Maker::Unknown => made().is_some_and(|age| age > BEGINNING),
+            };
             let is_empty =
                 || fs::read_to_string(group.join("cgroup.procs")).is_ok_and(|processes| processes.is_empty());
-            if old && is_empty() {
+            if is_abandoned && is_empty() {
                 // A process that enters meanwhile makes this fail.
                 let _ = fs::remove_dir(&group);
             }

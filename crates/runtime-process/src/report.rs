@@ -292,16 +292,27 @@ fn cgroup_line(name: &str, group: &Group, controller: Controller, seen: &Seen) -
         (Controller::Freezer | Controller::Account, _) => "cgroup.procs",
     };
     let limit = fs::read_to_string(group.path.join(file)).unwrap_or_default().trim().to_owned();
-    let member = group.path.file_name().is_some_and(|name| seen.is_in_group(&name.to_string_lossy()));
+    let hierarchy = (group.version == Version::V1).then(|| controller.name());
+    let name_of = group.path.file_name().map(|name| name.to_string_lossy());
+    let member = name_of.is_some_and(|name| seen.is_in_group(hierarchy, &name));
     let version = if group.version == Version::V1 { "v1" } else { "v2" };
     let shown = match (controller, limit.parse::<u64>()) {
         (Controller::Memory, Ok(bytes)) => Bytes(bytes).to_string(),
-        (Controller::Cpu, Ok(quota)) => format!("{} cores", quota as f64 / 100_000.0) + &share(group),
-        (Controller::Cpu, Err(_)) => format!("no quota{}", share(group)).replacen("no quota, ", "", 1),
+        (Controller::Cpu, _) => quota(&limit, group),
         _ => limit.clone(),
     };
     let state = if member && !limit.is_empty() { State::Enforced } else { State::Off };
     line(name, state, format!("{shown} (cgroup {version})"), json!({ "limit": limit, "version": version }))
+}
+
+/// Version 2 writes the time and the period that it is of, and `max` for none; in version 1 the period is what we set.
+fn quota(limit: &str, group: &Group) -> String {
+    let mut numbers = limit.split_whitespace().map(|number| number.parse::<u64>().ok());
+    let (time, period) = (numbers.next().flatten(), numbers.next().flatten().unwrap_or(100_000));
+    match time {
+        Some(time) => format!("{} cores{}", time as f64 / period.max(1) as f64, share(group)),
+        None => format!("no quota{}", share(group)).replacen("no quota, ", "", 1),
+    }
 }
 
 /// Its weight beside others, where that is not everybody's.

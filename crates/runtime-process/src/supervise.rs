@@ -45,6 +45,30 @@ pub(crate) fn failed(m: &Making, child: &Launched, at: usize, errno: Errno) -> F
     )
 }
 
+/// Says something to the child. One that has failed hears nothing any more, and has said why before it ended.
+pub(crate) fn tell(
+    m: &mut Making,
+    word: impl FnOnce(&Launched, &Making) -> Result<(), Errno>,
+) -> Result<(), Failure> {
+    let Some(mut launched) = m.launched.take() else { return chosen(m).map(drop) };
+    let told = word(&launched, m).map_err(|errno| match errno {
+        Errno::PIPE | Errno::CONNRESET => last_words(m, &mut launched),
+        errno => hearing(errno).into(),
+    });
+    m.launched = Some(launched);
+    told
+}
+
+fn last_words(m: &Making, launched: &mut Launched) -> Failure {
+    loop {
+        match launched.hear() {
+            Ok(Message::Failed { at, errno }) => return failed(m, launched, at, errno),
+            Ok(Message::Started) | Err(_) => return hearing(Errno::PIPE).into(),
+            Ok(_) => {}
+        }
+    }
+}
+
 fn converse(m: &mut Making, launched: &mut Launched) -> Result<bool, Failure> {
     report::look_at_ourselves();
     loop {

@@ -189,6 +189,11 @@ pub trait Backend {
     fn tier(&self) -> Tier;
     /// Tries the tier for real.
     fn probe(&self) -> Probe;
+    /// The session of which there is something already, before it was known what it is to be. It is the only one that
+    /// can have that.
+    fn begun_for(&self) -> Option<SessionId> {
+        None
+    }
     /// Starts what takes long and needs no more than the spec. Dropping the result undoes it.
     fn begin(&self, spec: SandboxSpec) -> Result<Box<dyn Begun>, RuntimeError>;
 

@@ -9,9 +9,16 @@ use rustix::process::{Pid, Signal};
 use std::io;
 
 /// What is left of the helper once its namespace has a file. Dropping it ends the helper and waits for that, so
-/// whoever has something better to do keeps it for a while.
+/// whoever has something better to do dismisses it and keeps it for a while.
 pub struct Holder {
-    _child: Sharer<Pid>,
+    child: Sharer<Pid>,
+}
+
+impl Holder {
+    /// Ends the helper, without waiting for that.
+    pub fn dismiss(&self) {
+        let _ = rustix::process::pidfd_send_signal(&self.child.pidfd, Signal::KILL);
+    }
 }
 
 /// A namespace with these maps, each in the form of `/proc/PID/uid_map`. Needs CAP_SETUID and CAP_SETGID here.
@@ -22,7 +29,7 @@ pub fn namespace(uid_map: &str, gid_map: &str) -> io::Result<(OwnedFd, Holder)> 
     std::fs::write(format!("/proc/{pid}/uid_map"), uid_map)?;
     std::fs::write(format!("/proc/{pid}/gid_map"), gid_map)?;
     let file = std::fs::File::open(format!("/proc/{pid}/ns/user"))?;
-    Ok((file.into(), Holder { _child: holder }))
+    Ok((file.into(), Holder { child: holder }))
 }
 
 extern "C" fn hold(parent: &Pid) -> ! {

@@ -85,6 +85,8 @@ mod trace;
 #[cfg(test)]
 mod tx;
 #[cfg(test)]
+mod unified;
+#[cfg(test)]
 mod volume;
 #[cfg(test)]
 mod warm;

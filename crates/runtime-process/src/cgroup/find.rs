@@ -1,8 +1,8 @@
 //! Where on this host groups can be made: the mounts, and our own place in each hierarchy.
 
-use super::{Controller, Version, freeze, v2};
+use super::{Controller, Version, v2};
 use crate::procfs;
-use rustix::fs::CWD;
+use rustix::fs::{Access, CWD};
 use std::path::{Path, PathBuf};
 
 /// What was found. Parents are directories in which a session's group can be made.
@@ -10,8 +10,10 @@ use std::path::{Path, PathBuf};
 pub(crate) struct Hierarchies {
     /// Version 1: a controller and our own group in its hierarchy.
     pub(crate) v1: Vec<(Controller, PathBuf)>,
-    /// Version 2: our own group's ancestors, nearest first.
+    /// Version 2: the ancestors of our own group, nearest first.
     pub(crate) v2: Vec<PathBuf>,
+    /// Our own group of version 2, in which one with limits can be made only if nobody is in it.
+    pub(crate) own: Option<PathBuf>,
     /// What is missing in general.
     pub(crate) notes: Vec<String>,
 }
@@ -49,7 +51,11 @@ fn parse(mounts: &str, own: &str, controllers: &[Controller]) -> Hierarchies {
                     }
                 }
             }
-            "cgroup2" => found.v2 = ancestors(&mount, own_path(own, None)),
+            "cgroup2" => {
+                let own = mount.locate(own_path(own, None));
+                found.v2 = ancestors(Path::new(mount.point), &own);
+                found.own = Some(own);
+            }
             _ => {}
         }
     }
@@ -97,42 +103,82 @@ fn own_path<'a>(own: &'a str, controller: Option<&str>) -> &'a str {
 }
 
 /// Version 2 wants groups with limits beside, not below, the group our own process is in.
-fn ancestors(mount: &Mount<'_>, own: &str) -> Vec<PathBuf> {
-    let top = Path::new(mount.point);
-    let own = mount.locate(own);
-    own.ancestors()
-        .skip(usize::from(own != top))
-        .take_while(|path| path.starts_with(top))
-        .map(Path::to_owned)
-        .collect()
+fn ancestors(top: &Path, own: &Path) -> Vec<PathBuf> {
+    own.ancestors().skip(1).take_while(|path| path.starts_with(top)).map(Path::to_owned).collect()
 }
 
+/// A directory in which a group with a controller can be made, or why there is none.
+pub(crate) type Found = Result<(Version, PathBuf), String>;
+
 impl Hierarchies {
-    /// A directory in which a group with this controller can be made.
-    pub(crate) fn place(&self, controller: Controller) -> Result<(Version, PathBuf), String> {
-        let gives = |parent: &Path| match controller.is_core() {
-            true => freeze::kernel_has_it(),
-            false => v2::enable(parent, controller),
+    /// Where each of these can be had. A process is in one group of version 2 only, so all that come from there have
+    /// one parent: the nearest that gives the most of them.
+    pub(crate) fn places(&self, controllers: &[Controller]) -> Vec<(Controller, Found)> {
+        let unified = self.unified(controllers);
+        let each = |&controller: &Controller| {
+            let found = match &unified {
+                Ok((parent, given)) if given.contains(&controller) => Ok((Version::V2, parent.clone())),
+                _ => self.first_version(controller, unified.as_ref().err()),
+            };
+            (controller, found)
         };
-        if let Some(parent) = self.v2.iter().find(|parent| usable(parent) && gives(parent)) {
-            return Ok((Version::V2, parent.clone()));
+        controllers.iter().map(each).collect()
+    }
+
+    /// The parent of groups of version 2, and which controllers it gives them; or why there is none.
+    fn unified(&self, controllers: &[Controller]) -> Result<(PathBuf, Vec<Controller>), String> {
+        let offer = |parent: &Path| v2::offered(parent, controllers);
+        let mut parents: Vec<(&Path, Vec<Controller>)> = self
+            .v2
+            .iter()
+            .chain(&self.own)
+            .filter(|parent| can_hold_groups(parent))
+            .map(|parent| (parent.as_path(), offer(parent)))
+            .filter(|(_, given)| !given.is_empty())
+            .collect();
+        // Stable: among those that give as many, the nearest stays the first.
+        parents.sort_by_key(|(_, given)| std::cmp::Reverse(given.len()));
+        let mut refusal = None;
+        for (parent, given) in parents {
+            let is_own = self.own.as_deref() == Some(parent);
+            match v2::enable(parent, &given, is_own) {
+                Ok(()) => return Ok((parent.to_owned(), given)),
+                Err(reason) => refusal = refusal.or(Some(reason)),
+            }
         }
-        match self.v1.iter().find(|(c, _)| *c == controller) {
-            Some((_, parent)) if usable(parent) => Ok((Version::V1, parent.clone())),
-            Some((_, parent)) => Err(format!("{} is not writable for this user", parent.display())),
-            None if !self.notes.is_empty() => Err(self.notes.join("; ")),
-            None => Err(format!("no writable group offers the {} controller", controller.name())),
+        Err(refusal.unwrap_or_else(|| match self.v2.first().or(self.own.as_ref()) {
+            Some(parent) if !can_hold_groups(parent) => {
+                format!("{} is not writable for this user", parent.display())
+            }
+            Some(parent) => format!("{} offers no such controller", parent.display()),
+            None => "no version 2 is mounted".into(),
+        }))
+    }
+
+    fn first_version(&self, controller: Controller, of_second: Option<&String>) -> Found {
+        match (self.v1.iter().find(|(c, _)| *c == controller), of_second) {
+            (Some((_, parent)), _) if is_writable(parent) => Ok((Version::V1, parent.clone())),
+            (Some((_, parent)), _) => Err(format!("{} is not writable for this user", parent.display())),
+            (None, _) if !self.notes.is_empty() => Err(self.notes.join("; ")),
+            (None, Some(reason)) if !self.v2.is_empty() || self.own.is_some() => Err(reason.clone()),
+            (None, _) => Err(format!("no writable group offers the {} controller", controller.name())),
         }
     }
 }
 
-fn usable(path: &Path) -> bool {
-    rustix::fs::access(path, rustix::fs::Access::WRITE_OK).is_ok()
+fn is_writable(path: &Path) -> bool {
+    rustix::fs::access(path, Access::WRITE_OK).is_ok()
+}
+
+/// Whoever puts a process from one group into another has to be allowed to do so where the two meet.
+fn can_hold_groups(path: &Path) -> bool {
+    is_writable(path) && is_writable(&path.join("cgroup.procs"))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::fs;
 
     const HYBRID: &str = "\
 30 25 0:26 / /cg/memory rw,relatime - cgroup cgroup rw,memory
@@ -145,8 +191,9 @@ mod tests {
         let found = parse(HYBRID, "4:memory:/job/a\n1:cpu,cpuacct:/\n0::/\n", &ALL);
         let controllers: Vec<Controller> = found.v1.iter().map(|(c, _)| *c).collect();
         assert_eq!(controllers, [Controller::Memory, Controller::Cpu, Controller::Account]);
-        assert_eq!(found.v2, [PathBuf::from("/cg/unified")]);
-        assert!(found.place(Controller::Pids).is_err());
+        assert_eq!(found.own, Some(PathBuf::from("/cg/unified")));
+        let (_, pids) = found.places(&[Controller::Pids]).pop().unwrap();
+        assert!(pids.is_err());
     }
 
     #[test]
@@ -160,6 +207,44 @@ mod tests {
         ] {
             assert_eq!(own_path(own, controller), path);
         }
+    }
+
+    /// A tree as version 2 has it, with what each group can give and gives.
+    fn tree(groups: &[(&str, &str, &str)]) -> (tempfile::TempDir, Hierarchies) {
+        let dir = tempfile::tempdir().unwrap();
+        for (path, offered, given) in groups {
+            let group = dir.path().join(path);
+            fs::create_dir_all(&group).unwrap();
+            fs::write(group.join("cgroup.controllers"), offered).unwrap();
+            fs::write(group.join("cgroup.subtree_control"), given).unwrap();
+            fs::write(group.join("cgroup.procs"), "").unwrap();
+        }
+        let own = dir.path().join(groups.last().unwrap().0);
+        let v2 = ancestors(dir.path(), &own);
+        (dir, Hierarchies { v2, own: Some(own), ..Hierarchies::default() })
+    }
+
+    /// A process cannot be in two groups: what one parent lacks must not be looked for in another.
+    #[test]
+    fn all_controllers_of_version_2_have_one_parent() {
+        let all = "cpu memory pids";
+        let (dir, found) =
+            tree(&[("", all, all), ("user.slice", "memory pids", "memory pids"), ("user.slice/s", "", "")]);
+        let places = |wanted: &[Controller]| -> Vec<PathBuf> {
+            found.places(wanted).into_iter().map(|(_, place)| place.unwrap().1).collect()
+        };
+        let near = dir.path().join("user.slice");
+        assert_eq!(places(&[Controller::Memory, Controller::Pids]), [near.clone(), near]);
+        let three = [Controller::Memory, Controller::Pids, Controller::Cpu];
+        assert_eq!(places(&three), vec![dir.path().to_owned(); 3]);
+    }
+
+    #[test]
+    fn what_the_best_parent_lacks_is_missing_with_a_reason() {
+        let (_dir, found) = tree(&[("", "memory pids", "memory pids"), ("s", "", "")]);
+        let places = found.places(&[Controller::Memory, Controller::Cpu]);
+        assert!(places[0].1.is_ok());
+        assert_eq!(places[1].1, Err("no writable group offers the cpu controller".into()));
     }
 
     #[test]

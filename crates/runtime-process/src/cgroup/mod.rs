@@ -3,15 +3,18 @@
 
 mod find;
 mod freeze;
+mod held;
 mod v1;
 mod v2;
 
 pub(crate) use find::{Hierarchies, hierarchies, hierarchies_of, is_unified};
 pub(crate) use freeze::thaw_group;
+pub(crate) use held::{Maker, maker};
 
 use cofferdam_model::{Bytes, Cores, LimitHit};
 use std::fs;
 use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -97,7 +100,10 @@ pub(crate) struct Groups {
     pub(crate) groups: Vec<Group>,
     /// Controllers that this host does not give us, and why.
     pub(crate) missing: Vec<(Controller, String)>,
+    /// The one of version 2, as long as we are there to remove it.
+    held: Option<OwnedFd>,
     made: bool,
+    limited: bool,
     frozen: bool,
 }
 
@@ -105,14 +111,9 @@ impl Groups {
     /// Finds a place in every hierarchy that is needed. A controller that cannot be had is listed, not an error.
     pub(crate) fn place(found: &Hierarchies, name: &str, wanted: &Wanted) -> Self {
         let mut placed = Self::default();
-        for controller in wanted.controllers() {
-            // A process is in one group of version 2 only.
-            let unified = placed.groups.iter_mut().find(|group| group.version == Version::V2);
-            if let Some(group) = unified.filter(|_| controller.is_core() && freeze::kernel_has_it()) {
-                group.controllers.push(controller);
-                continue;
-            }
-            match found.place(controller) {
+        let controllers: Vec<Controller> = wanted.controllers().collect();
+        for (controller, place) in found.places(&controllers) {
+            match place {
                 Ok((version, parent)) => placed.add(version, parent.join(name), controller),
                 Err(reason) => placed.missing.push((controller, reason)),
             }
@@ -127,19 +128,29 @@ impl Groups {
         }
     }
 
-    /// Makes the groups and sets their limits. What was thought to be there and is not is an error: others have
-    /// been told to rely on it.
-    pub(crate) fn make(&mut self, wanted: &Wanted) -> Result<(), String> {
+    /// Makes the groups, without limits yet. What was thought to be there and is not is an error: others have been told
+    /// to rely on it.
+    pub(crate) fn create(&mut self) -> Result<(), String> {
         if std::mem::replace(&mut self.made, true) {
             return Ok(());
         }
+        for Group { version, path, .. } in &self.groups {
+            let made = match version {
+                Version::V1 => make_dir(path),
+                Version::V2 => held::make(path).map(|held| self.held = Some(held)),
+            };
+            made.map_err(|error| format!("cannot make {}: {error}", path.display()))?;
+        }
+        Ok(())
+    }
+
+    /// Makes the groups, if they are not there, and sets their limits.
+    pub(crate) fn make(&mut self, wanted: &Wanted) -> Result<(), String> {
+        self.create()?;
+        if std::mem::replace(&mut self.limited, true) {
+            return Ok(());
+        }
         for Group { version, path, controllers } in &self.groups {
-            match fs::create_dir(path) {
-                Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
-                    return Err(format!("cannot make {}: {error}", path.display()));
-                }
-                _ => {}
-            }
             for controller in controllers {
                 let set = match version {
                     Version::V1 => v1::set(path, *controller, wanted),
@@ -149,6 +160,16 @@ impl Groups {
             }
         }
         Ok(())
+    }
+
+    /// Whether one of them is of version 2.
+    pub(crate) fn has_unified(&self) -> bool {
+        self.groups.iter().any(|group| group.version == Version::V2)
+    }
+
+    /// The one that a process can be born into.
+    pub(crate) fn cradle(&self) -> Option<BorrowedFd<'_>> {
+        self.held.as_ref().map(AsFd::as_fd)
     }
 
     pub(crate) fn group(&self, controller: Controller) -> Option<&Group> {
@@ -215,7 +236,15 @@ impl Groups {
         self.thaw();
         if std::mem::take(&mut self.made) {
             self.groups.iter().for_each(|group| remove_group(&group.path));
+            self.held = None;
         }
+    }
+}
+
+fn make_dir(path: &Path) -> io::Result<()> {
+    match fs::create_dir(path) {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
+        made => made,
     }
 }
 
@@ -262,7 +291,8 @@ mod tests {
     fn v2_host(dir: &Path) -> Hierarchies {
         fs::write(dir.join("cgroup.controllers"), "cpu memory pids\n").unwrap();
         fs::write(dir.join("cgroup.subtree_control"), "memory pids cpu\n").unwrap();
-        Hierarchies { v1: Vec::new(), v2: vec![dir.to_owned()], notes: Vec::new() }
+        fs::write(dir.join("cgroup.procs"), "").unwrap();
+        Hierarchies { v2: vec![dir.to_owned()], ..Hierarchies::default() }
     }
 
     #[test]
@@ -296,7 +326,7 @@ mod tests {
 
     #[test]
     fn a_host_without_controllers_says_why() {
-        let none = Hierarchies { v1: Vec::new(), v2: Vec::new(), notes: vec!["no cgroup is mounted".into()] };
+        let none = Hierarchies { notes: vec!["no cgroup is mounted".into()], ..Hierarchies::default() };
         let groups = Groups::place(&none, "s", &Wanted { pids: Some(7), ..Wanted::default() });
         assert_eq!(groups.missing, [(Controller::Pids, "no cgroup is mounted".to_owned())]);
         assert!(groups.group(Controller::Pids).is_none());

@@ -34,13 +34,75 @@ pub(super) fn set(path: &Path, controller: Controller, wanted: &Wanted) -> io::R
     }
 }
 
-/// Makes sure that children of `parent` get this controller.
-pub(super) fn enable(parent: &Path, controller: Controller) -> bool {
-    let has = |file: &str| {
-        let text = fs::read_to_string(parent.join(file)).unwrap_or_default();
-        text.split_whitespace().any(|name| name == controller.name())
+/// Which of these controllers groups below `parent` can have.
+pub(super) fn offered(parent: &Path, controllers: &[Controller]) -> Vec<Controller> {
+    let listed = names(parent, "cgroup.controllers");
+    let has = |controller: &Controller| match controller.is_core() {
+        true => super::freeze::kernel_has_it(),
+        false => listed.split_whitespace().any(|name| name == controller.name()),
     };
-    has("cgroup.subtree_control")
-        || (has("cgroup.controllers")
-            && fs::write(parent.join("cgroup.subtree_control"), format!("+{}", controller.name())).is_ok())
+    controllers.iter().copied().filter(has).collect()
+}
+
+/// Makes sure that groups below `parent` get these controllers.
+pub(super) fn enable(parent: &Path, controllers: &[Controller], is_own: bool) -> Result<(), String> {
+    let given = names(parent, "cgroup.subtree_control");
+    let lacking: Vec<&str> = controllers
+        .iter()
+        .filter(|controller| !controller.is_core())
+        .map(|controller| controller.name())
+        .filter(|name| !given.split_whitespace().any(|there| there == *name))
+        .collect();
+    if lacking.is_empty() {
+        return Ok(());
+    }
+    let order: Vec<String> = lacking.iter().map(|name| format!("+{name}")).collect();
+    let give = || fs::write(parent.join("cgroup.subtree_control"), order.join(" "));
+    let failed = |error: &io::Error| format!("{} gives no {}: {error}", parent.display(), lacking.join(", "));
+    match give() {
+        Err(error) if is_own && error.raw_os_error() == Some(libc::EBUSY) => {
+            let back = step_aside(parent)?;
+            give().map_err(|error| {
+                back();
+                failed(&error)
+            })
+        }
+        given => given.map_err(|error| failed(&error)),
+    }
+}
+
+/// Where we go if our own group is the one that was delegated to us.
+const ASIDE: &str = "cofferdam.self";
+
+/// A group that others have their limits from must hold no process. We leave it for one below, with those of our own
+/// that are in it: a client that waits, or who started us. Whoever else is in it is not ours to move. Returns the way
+/// back.
+fn step_aside(own: &Path) -> Result<impl Fn(), String> {
+    let aside = own.join(ASIDE);
+    let comm = |pid: &str| fs::read_to_string(format!("/proc/{pid}/comm")).ok();
+    let (us, inside) = (comm("self"), names(own, "cgroup.procs"));
+    // One that has ended meanwhile has no name.
+    let is_ours = |pid: &&str| comm(pid).is_none_or(|name| Some(name) == us);
+    if let Some(other) = inside.split_whitespace().find(|pid| !is_ours(pid)) {
+        let what = "holds other processes than ours, so that no group in it can have a limit";
+        return Err(format!("{} {what}: process {other}", own.display()));
+    }
+    super::make_dir(&aside).map_err(|error| format!("cannot make {}: {error}", aside.display()))?;
+    let go = |to: &Path| -> io::Result<()> {
+        let mut going = inside.split_whitespace().map(|pid| fs::write(to.join("cgroup.procs"), pid));
+        let gone = |moved: &io::Result<()>| {
+            moved.as_ref().is_err_and(|error| error.raw_os_error() == Some(libc::ESRCH))
+        };
+        going.find(|moved| moved.is_err() && !gone(moved)).unwrap_or(Ok(()))
+    };
+    go(&aside).map_err(|error| format!("cannot go into {}: {error}", aside.display()))?;
+    let (own, inside) = (own.to_owned(), inside.clone());
+    Ok(move || {
+        inside.split_whitespace().for_each(|pid| _ = fs::write(own.join("cgroup.procs"), pid));
+        let _ = fs::remove_dir(own.join(ASIDE));
+    })
+}
+
+fn names(group: &Path, file: &str) -> String {
+    fs::read_to_string(group.join(file)).unwrap_or_default()
 }

@@ -126,8 +126,9 @@ impl Seen {
         self.mounts.iter().rev().find(|mount| mount.point == point)
     }
 
-    pub(super) fn is_in_group(&self, name: &str) -> bool {
-        self.cgroup.lines().any(|line| line.rsplit('/').next() == Some(name))
+    /// Whether it is in the group of this name: in the hierarchy of a controller of version 1, or in that of version 2.
+    pub(super) fn is_in_group(&self, controller: Option<&str>, name: &str) -> bool {
+        is_in_group(&self.cgroup, controller, name)
     }
 
     /// The hard limit, where there is one.
@@ -135,6 +136,18 @@ impl Seen {
         let line = self.limits.lines().find_map(|l| l.strip_prefix(name))?;
         line.split_whitespace().nth(1)?.parse().ok()
     }
+}
+
+fn is_in_group(cgroup: &str, controller: Option<&str>, name: &str) -> bool {
+    cgroup.lines().any(|line| {
+        let mut fields = line.splitn(3, ':').skip(1);
+        let (controllers, path) = (fields.next().unwrap_or(""), fields.next().unwrap_or(""));
+        let is_meant = match controller {
+            Some(controller) => controllers.split(',').any(|one| one == controller),
+            None => controllers.is_empty(),
+        };
+        is_meant && path.rsplit('/').next() == Some(name)
+    })
 }
 
 /// A process's directory in `/proc`: what is read through it is of one process, whoever gets its number next.
@@ -209,6 +222,18 @@ fn unescape(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// A group of the same name elsewhere holds nothing.
+    #[test]
+    fn a_group_counts_in_its_own_hierarchy() {
+        let cgroup = "4:memory:/a/ours\n1:cpu,cpuacct:/ours\n0::/user.slice/ours\n2:pids:/other\n";
+        for (controller, expected) in
+            [(Some("memory"), true), (Some("cpu"), true), (Some("pids"), false), (None, true)]
+        {
+            assert_eq!(is_in_group(cgroup, controller, "ours"), expected, "{controller:?}");
+        }
+        assert!(!is_in_group("4:memory:/ours\n0::/\n", None, "ours"));
+    }
 
     #[test]
     fn mounts_are_parsed_with_their_escapes() {

@@ -179,7 +179,8 @@ impl Supervisor {
         let received = rustix::net::recvmsg(&self.socket, &mut slices, &mut control, RecvFlags::CMSG_CLOEXEC);
         let length = match received {
             Ok(message) => message.bytes,
-            Err(Errno::CONNRESET) => 0,
+            // It ended with words of ours unread. What it said before that comes after this.
+            Err(Errno::CONNRESET) => return self.hear(),
             Err(errno) => return Err(errno),
         };
         let number =
