@@ -3,12 +3,13 @@
 //! inside can see any of them; who asks is told by the kernel, not by the question.
 
 mod ask;
+mod hall;
 mod lines;
 mod serve;
 
 pub(crate) use ask::{asking, unexpected};
 pub(crate) use lines::{Lines, ask as tell, send};
-pub(crate) use serve::{Answers, Asked, Control, Desk};
+pub(crate) use serve::{Answers, Asked, Control, Desk, Socket};
 
 use crate::error::EngineError;
 use cofferdam_egress::Held;

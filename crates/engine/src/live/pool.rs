@@ -24,7 +24,7 @@ const MOST: usize = 64;
 /// So many kinds are kept ready: the latest that were asked for.
 const KINDS: usize = 2;
 /// Another is begun so long after one was claimed: whoever claimed it goes first.
-const AFTER: Duration = Duration::from_millis(100);
+const AFTER: Duration = Duration::from_millis(20);
 
 /// What has to be known before anything is begun.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
