@@ -269,8 +269,18 @@ fn open_dir(path: &Path) -> io::Result<OwnedFd> {
 }
 
 /// Whoever opens a socket, or removes one that was left behind, is alone with it.
-fn locked(dir: &Path) -> io::Result<std::fs::File> {
+fn locked(dir: &Path) -> io::Result<Alone> {
     let open = std::fs::File::open(dir)?;
     open.lock()?;
-    Ok(open)
+    Ok(Alone(open))
+}
+
+/// Ends with this, and not with the last copy of the descriptor: a child that another thread starts just now has one,
+/// and may wait for who waits for this.
+struct Alone(std::fs::File);
+
+impl Drop for Alone {
+    fn drop(&mut self) {
+        let _ = self.0.unlock();
+    }
 }
