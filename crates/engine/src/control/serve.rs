@@ -247,6 +247,19 @@ mod tests {
         }
     }
 
+    /// A child that is started at the wrong moment has a copy of every descriptor.
+    #[test]
+    fn the_lock_on_sockets_ends_with_who_took_it_whatever_copies_there_are() {
+        let dir = tempfile::tempdir().unwrap();
+        let lock = locked(dir.path()).unwrap();
+        let copy = lock.0.try_clone().unwrap();
+        let other = std::fs::File::open(dir.path()).unwrap();
+        assert!(other.try_lock().is_err(), "it is held");
+        drop(lock);
+        other.try_lock().unwrap();
+        drop(copy);
+    }
+
     /// Someone who lists sessions all the time never takes one that begins for one that was killed.
     #[test]
     fn a_socket_that_is_being_opened_is_not_swept_away() {
