@@ -1,7 +1,7 @@
 //! One session from start to end.
 
 use crate::Engine;
-use crate::control::{Control, Desk};
+use crate::control::{Desk, Socket};
 use crate::course::command;
 use crate::denials::Denied;
 use crate::egress::{Egress, Prepared};
@@ -116,6 +116,7 @@ impl Engine {
             caller,
             base: Base::default(),
             prepared: None,
+            meanwhile: &mut || {},
         };
         let mut standing = self.stand(place, &run.spec, way)?;
         if let Err(error) = open_control(&mut standing) {
@@ -220,7 +221,7 @@ impl Engine {
         let began = Instant::now();
         let mut open_trace = || self.open_trace(&trace, &start, way.durable);
         let (recorder, opened) =
-            self.make(backend.as_ref(), asked, way.prepared, way.stays, &mut open_trace)?;
+            self.make(backend.as_ref(), asked, (way.prepared, way.stays, way.meanwhile), &mut open_trace)?;
         let opened = opened.map_err(EngineError::from).and_then(|mut sandbox| {
             let egress = open_egress(egress, sandbox.as_mut(), &recorder)?;
             let mut report = sandbox.report().clone();
@@ -269,20 +270,30 @@ impl Engine {
         &self,
         backend: &dyn Backend,
         asked: SandboxSpec,
-        prepared: Option<Box<dyn Begun>>,
-        stays: bool,
+        (prepared, stays, meanwhile): (Option<Box<dyn Begun>>, bool, &mut dyn FnMut()),
         open_trace: &mut dyn FnMut() -> Result<Recorder, EngineError>,
     ) -> Result<(Recorder, Made), EngineError> {
         let in_memory = backend.tier() == Tier::Process && asked.layer_place == LayerPlace::Memory;
         if let Some(begun) = adopted(&asked, prepared) {
             let mut trace = if in_memory { None } else { Some(Ok(open_trace()?)) };
             // Whoever prepares its successor makes the place of that one's trace.
-            let made = begun.complete(&mut || trace = trace.take().or_else(|| Some(open_trace())));
+            let made = begun.complete(&mut || {
+                let opened = trace.take().unwrap_or_else(&mut *open_trace);
+                if opened.is_ok() {
+                    meanwhile();
+                }
+                trace = Some(opened);
+            });
             return Ok((trace.unwrap_or_else(open_trace)?, made));
         }
         if stays {
             let recorder = open_trace()?;
-            let made = backend.begin(asked).and_then(|begun| begun.complete(&mut || self.prepare_trace()));
+            let made = backend.begin(asked).and_then(|begun| {
+                begun.complete(&mut || {
+                    meanwhile();
+                    self.prepare_trace();
+                })
+            });
             return Ok((recorder, made));
         }
         let begun = backend.begin(asked);
@@ -374,8 +385,8 @@ fn find_workdir(spec: &SessionSpec) -> Result<PathBuf, EngineError> {
 pub(crate) struct Place {
     backend: Box<dyn Backend>,
     pub(crate) session: SessionId,
-    workdir: PathBuf,
-    egress: Option<Prepared>,
+    pub(crate) workdir: PathBuf,
+    pub(crate) egress: Option<Prepared>,
     toolbox: Option<Toolbox>,
     /// To be shown inside besides what egress needs.
     pub(crate) files: Vec<ShownFile>,
@@ -394,6 +405,9 @@ pub(crate) struct Way<'a> {
     pub(crate) base: Base,
     /// A sandbox that was prepared for whoever comes.
     pub(crate) prepared: Option<Box<dyn Begun>>,
+    /// What else there is to do for one that stays, once its trace is open and while its sandbox comes into being. Not
+    /// called where that fails before.
+    pub(crate) meanwhile: &'a mut dyn FnMut(),
 }
 
 /// A sandbox, or why there is none.
@@ -425,6 +439,6 @@ fn open_control(standing: &mut Standing) -> Result<(), EngineError> {
         derived: egress.derived.clone(),
         mail: None,
     };
-    standing.control = Some(Control::open(desk)?);
+    standing.control = Some(Socket::of(&standing.home, &standing.session)?.answered_by(desk)?);
     Ok(())
 }

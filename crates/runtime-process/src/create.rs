@@ -243,18 +243,19 @@ pub(crate) fn chosen(m: &Making) -> Result<(&Users, &Layout), Failure> {
 }
 
 fn look_around(m: &mut Making) -> Result<(), Failure> {
+    // Decided when it became this session's.
+    if m.waiting.is_some() {
+        return Ok(());
+    }
     let Some(users) = &m.users else { return chosen(m).map(drop) };
-    let layout = match m.waiting.as_mut().and_then(|waiting| waiting.layout.take()) {
-        Some(layout) => layout,
-        None => layout::gather_over(m.host.take(), &m.spec, users)?,
-    };
+    let layout = layout::gather_over(m.host.take(), &m.spec, users)?;
     map_ids(m, layout.workdir_owner)?;
     m.layout = Some(layout);
     Ok(())
 }
 
 /// Makes the namespaces by which root's sandboxes map ids, where they are not there already.
-fn map_ids(m: &mut Making, owner: (u32, u32)) -> Result<(), Failure> {
+pub(crate) fn map_ids(m: &mut Making, owner: (u32, u32)) -> Result<(), Failure> {
     let Some(users) = m.users.as_ref().filter(|users| users.way == Way::Root) else { return Ok(()) };
     if m.given.user_namespace.is_none() {
         let (of_sandbox, holder) = users.namespace()?;

@@ -95,5 +95,5 @@ pub(crate) fn adopt(m: &mut Making, spec: SandboxSpec) -> Result<(), Failure> {
             return Err(refused("its limits could not be set", "run `cofferdam doctor`"));
         }
     }
-    Ok(())
+    wait::settle_in(m)
 }

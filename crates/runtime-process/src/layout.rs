@@ -1,12 +1,16 @@
 //! Looks at the host once and writes down what the inside will consist of. After this nothing is looked up.
 
-use crate::hidden::{self, Hidden};
+mod own;
+
+use crate::hidden::Hidden;
 use crate::programs::{self, OPTIONAL, Programs};
 use crate::rooted;
 use crate::users::{Users, Way};
 use crate::view::{ETC_MASKED, PROC_MASKED, PROC_READ_ONLY, SYSTEM, TOOLCHAINS, VAR};
 use cofferdam_model::{Mount, Profile};
 use cofferdam_runtime::{Root, RuntimeError, SandboxSpec};
+pub(crate) use own::over;
+use own::{Own, own};
 use std::collections::BTreeSet;
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -117,15 +121,17 @@ pub(crate) fn gather_over(
     spec: &SandboxSpec,
     users: &Users,
 ) -> Result<Layout, RuntimeError> {
-    let workdir = check_workdir(&spec.workdir)?;
-    let shown_at = match (&spec.shown_at, &spec.root) {
-        (at, Some(_)) => rooted::check_shown_at(at.as_deref().unwrap_or(workdir))?,
-        (Some(at), None) => check_shown_at(at)?,
-        (None, None) => workdir,
-    };
+    gather_with(own(spec)?, host, spec, users)
+}
+
+fn gather_with(
+    own: Own<'_>,
+    host: Option<Host>,
+    spec: &SandboxSpec,
+    users: &Users,
+) -> Result<Layout, RuntimeError> {
+    let Own { workdir, shown_at, owner, mounts, hidden, hidden_parents } = own;
     let home = inside_home(spec);
-    let meta =
-        fs::metadata(workdir).map_err(RuntimeError::io(format!("look at work dir {}", workdir.display())))?;
     let mut toolchains = if shown_at == spec.home || shown_at == home {
         Vec::new()
     } else {
@@ -133,7 +139,6 @@ pub(crate) fn gather_over(
     };
     let Host { mut system, var, etc_masked, passwd, gitconfig } =
         host.unwrap_or_else(|| Host::look(spec, users));
-    let mounts = mounts(&spec.mounts, spec.root.is_none())?;
     let programs = match &spec.programs {
         None => None,
         Some(named) => {
@@ -152,12 +157,6 @@ pub(crate) fn gather_over(
             Some(programs::find(named, seen)?)
         }
     };
-    let mut hidden = hidden::find(workdir, &spec.hide);
-    let hidden_parents = hidden_parents(workdir, &hidden);
-    // Where there is no directory, there is nothing in it to hide.
-    let can_hold =
-        |dir: &Path| dir.as_os_str().is_empty() || hidden_parents.iter().any(|(parent, _)| parent == dir);
-    hidden.paths.retain(|path| path.parent().is_none_or(can_hold));
     let layout = Layout {
         hidden_parents,
         system,
@@ -171,7 +170,7 @@ pub(crate) fn gather_over(
         workdir: workdir.to_owned(),
         shown_at: shown_at.to_owned(),
         root_home: (spec.profile == Profile::Box).then(|| users.root_outside()),
-        workdir_owner: (meta.uid(), meta.gid()),
+        workdir_owner: owner,
         hidden,
         mounts,
         passwd,
@@ -226,8 +225,21 @@ pub(crate) fn unbound(spec: &SandboxSpec, users: &Users) -> Layout {
 }
 
 impl Layout {
+    /// Whether the host still shows what this one, which was made over another, was made of.
+    pub(crate) fn holds_still(&self, made: &Self, spec: &SandboxSpec, users: &Users) -> bool {
+        let own = Own {
+            workdir: &self.workdir,
+            shown_at: &self.shown_at,
+            owner: self.workdir_owner,
+            mounts: Vec::new(),
+            hidden: Hidden::default(),
+            hidden_parents: Vec::new(),
+        };
+        gather_with(own, None, spec, users).is_ok_and(|wanted| wanted.has_been_made_as(made))
+    }
+
     /// Whether what was made for that one is what this one wants.
-    pub(crate) fn has_been_made_as(&self, made: &Self) -> bool {
+    fn has_been_made_as(&self, made: &Self) -> bool {
         let host = |l: &Self| (l.system.clone(), l.var.clone(), l.etc_masked.clone(), l.passwd.clone());
         let own = |l: &Self| {
             (l.home.clone(), l.toolchains.clone(), l.gitconfig.clone(), l.root_home, l.sudo.clone())
@@ -253,52 +265,6 @@ pub(crate) fn inside_home(spec: &SandboxSpec) -> PathBuf {
         Profile::Run if usable => spec.home.clone(),
         _ => PathBuf::from("/home/user"),
     }
-}
-
-fn check_workdir(path: &Path) -> Result<&Path, RuntimeError> {
-    const RESERVED: &[&str] = &["/", "/proc", "/sys", "/dev", "/run"];
-    let fix = "choose a project directory with --workdir";
-    if !path.is_absolute() {
-        return Err(refused(format!("work dir {} is not an absolute path", path.display()), fix));
-    }
-    if !path.is_dir() {
-        return Err(refused(format!("work dir {} is not a directory that exists", path.display()), fix));
-    }
-    let reserved = RESERVED.iter().any(|r| path == Path::new(r) || (*r != "/" && path.starts_with(r)));
-    if reserved {
-        return Err(refused(format!("work dir {} cannot be shared with a sandbox", path.display()), fix));
-    }
-    Ok(path)
-}
-
-/// A place of the inside's own: none that is the host's.
-fn check_shown_at(at: &Path) -> Result<&Path, RuntimeError> {
-    use std::path::Component;
-    let plain = at.is_absolute() && !at.components().any(|part| part == Component::ParentDir);
-    let top = at.components().nth(1).map(|top| Path::new("/").join(top));
-    let own = ["/proc", "/sys", "/dev", "/run", "/tmp", "/root", "/.cofferdam", "/var"];
-    let taken = top.is_none_or(|top| is_system(&top) || own.iter().any(|own| top == Path::new(own)));
-    match plain && !taken && !at.ancestors().any(Path::is_symlink) {
-        true => Ok(at),
-        false => Err(refused(
-            format!("the work dir cannot stand at {}", at.display()),
-            "choose a place as /home/user or /work",
-        )),
-    }
-}
-
-/// Outer ones first. A parent that is not there, or not a directory, hides nothing.
-fn hidden_parents(workdir: &Path, hidden: &Hidden) -> Vec<(PathBuf, u32)> {
-    let above = |path: &PathBuf| path.ancestors().skip(1).map(Path::to_owned).collect::<Vec<_>>();
-    let all: BTreeSet<PathBuf> =
-        hidden.paths.iter().flat_map(above).filter(|p| !p.as_os_str().is_empty()).collect();
-    let mode = |path: PathBuf| {
-        fs::symlink_metadata(workdir.join(&path))
-            .ok()
-            .filter(|m| m.is_dir())
-            .map(|m| (path, m.mode() & 0o7777))
-    };
-    all.into_iter().filter_map(mode).collect()
 }
 
 fn system() -> Vec<System> {
@@ -393,41 +359,6 @@ fn is_system(top: &Path) -> bool {
     SYSTEM.iter().any(|name| top == Path::new("/").join(name)) && top.exists()
 }
 
-/// `of_host`: whether they are put among the host's directories.
-fn mounts(asked: &[Mount], of_host: bool) -> Result<Vec<Asked>, RuntimeError> {
-    let mut found = Vec::with_capacity(asked.len());
-    for mount in asked {
-        // Targets are made and mounted before the new root is one: a link on the way would lead into the host's.
-        let link = mount.target.ancestors().find(|path| path.is_symlink());
-        if let Some(link) = link.filter(|_| of_host) {
-            let what =
-                format!("mount target {} goes through the link {}", mount.target.display(), link.display());
-            return Err(refused(what, "name the path that the link leads to"));
-        }
-        let top = mount.target.components().nth(1).map(|top| Path::new("/").join(top));
-        if let Some(top) = top.filter(|top| of_host && is_system(top) && !mount.target.exists()) {
-            let what = format!("mount target {} is not there", mount.target.display());
-            let name = mount.target.file_name().unwrap_or_default().to_string_lossy();
-            let fix =
-                format!("{} is the host's and read-only: choose another place, as /{name}", top.display());
-            return Err(refused(what, &fix));
-        }
-        let source = mount
-            .source
-            .canonicalize()
-            .map_err(RuntimeError::io(format!("mount source {}", mount.source.display())))?;
-        let meta =
-            fs::metadata(&source).map_err(RuntimeError::io(format!("mount source {}", source.display())))?;
-        found.push(Asked {
-            mount: Mount { source, ..mount.clone() },
-            owner: (meta.uid(), meta.gid()),
-            is_dir: meta.is_dir(),
-        });
-    }
-    found.sort_by_key(|asked| asked.mount.target.components().count());
-    Ok(found)
-}
-
 /// Users and groups as the inside shall know them: its own, and the host's system accounts by name.
 fn accounts(home: &Path) -> (Vec<u8>, Vec<u8>) {
     let shell = if Path::new("/bin/bash").exists() { "/bin/bash" } else { "/bin/sh" };
@@ -476,49 +407,5 @@ mod tests {
         fs::write(home.path().join(".gitconfig"), text).unwrap();
         let kept = String::from_utf8(git_identity(home.path()).unwrap()).unwrap();
         assert_eq!(kept, "[user]\n\tname = Ada\n\temail = a@b\n");
-    }
-
-    #[test]
-    fn a_mount_target_through_a_link_is_refused() {
-        let dir = tempfile::tempdir().unwrap();
-        std::os::unix::fs::symlink("/root", dir.path().join("link")).unwrap();
-        let ask =
-            |name: &str| Mount { source: "/usr".into(), target: dir.path().join(name), writable: false };
-        assert!(mounts(&[ask("plain/x")], true).is_ok());
-        for name in ["link", "link/x/y"] {
-            assert!(
-                mounts(&[ask(name)], true).unwrap_err().to_string().contains("goes through the link"),
-                "{name}"
-            );
-        }
-    }
-
-    #[test]
-    fn a_mount_target_that_nobody_can_make_is_refused() {
-        let ask = |target: &str| {
-            mounts(&[Mount { source: "/usr".into(), target: target.into(), writable: false }], true)
-                .map_err(|error| error.to_string())
-        };
-        assert!(ask("/usr/bin").is_ok() && ask("/agents").is_ok() && ask("/srv/agents").is_ok());
-        let said = ask("/usr/no/such/tools").unwrap_err();
-        assert!(said.contains("/usr/no/such/tools is not there") && said.contains("as /tools"), "{said}");
-    }
-
-    #[test]
-    fn a_work_dir_stands_where_nothing_of_the_hosts_does() {
-        for bad in ["/", "/etc", "/usr/local/x", "/proc/1", "/tmp", "/root", "/work/../etc", "work", "/bin"] {
-            assert!(check_shown_at(Path::new(bad)).is_err(), "{bad}");
-        }
-        for good in ["/home/user", "/no-such-work-dir", "/no/such/work"] {
-            assert!(check_shown_at(Path::new(good)).is_ok(), "{good}");
-        }
-    }
-
-    #[test]
-    fn a_work_dir_must_be_one() {
-        for bad in ["/", "/proc/self", "/dev", "/no/such/dir", "relative"] {
-            assert!(check_workdir(Path::new(bad)).is_err(), "{bad}");
-        }
-        assert!(check_workdir(Path::new("/tmp")).is_ok());
     }
 }

@@ -228,8 +228,8 @@ pub(crate) fn steward(staging: &Path, place: RawFd) -> Vec<Op> {
 }
 
 /// What is left when it is known whose it is, for the steward: what all rooms of the place have, then what stands in
-/// this one, which it enters for that.
-pub(crate) fn late(d: &Decided<'_>, room: RawFd) -> Vec<Op> {
+/// this one, which it enters for that. The last is a word to the guest.
+pub(crate) fn late(d: &Decided<'_>, room: RawFd, guest: RawFd) -> Vec<Op> {
     let mut ops = Vec::with_capacity(40);
     if let Some(made) = d.ahead {
         scene::resize(d, made, &mut ops);
@@ -243,12 +243,13 @@ pub(crate) fn late(d: &Decided<'_>, room: RawFd) -> Vec<Op> {
     scene::put(d, &mut ops);
     shown::cover(d.files, &mut ops);
     ops.push(Op::ReadOnly { at: c("/") });
+    ops.push(Op::TellGuest { socket: guest, binding: binding(d).encode() });
     ops.push(Op::Leave);
     ops
 }
 
 /// What its guest then forbids itself.
-pub(crate) fn binding(d: &Decided<'_>) -> Binding {
+fn binding(d: &Decided<'_>) -> Binding {
     let abi = d.landlock.filter(|_| !off(d, "landlock"));
     Binding { probe: c(PROBE), rules: abi.map(|abi| ruleset(d, abi)) }
 }
@@ -496,7 +497,7 @@ mod tests {
             is_dir: true,
         };
         let with = layout(vec![asked("/one", false), asked("/two", true)]);
-        let ops = planned(&with, &[], None, |d| late(d, 9));
+        let ops = planned(&with, &[], None, |d| late(d, 9, 10));
         let order = [
             "whiteout ../scratch/layer/upper/a/.env",
             "hand-over ../scratch/layer/upper",
@@ -510,6 +511,7 @@ mod tests {
             "put one",
             "put two",
             "read-only /",
+            "tell-guest",
             "leave",
         ];
         in_order(&ops, &order);

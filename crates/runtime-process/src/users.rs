@@ -9,10 +9,12 @@ use cofferdam_model::{Profile, UserMode};
 use cofferdam_runtime::RuntimeError;
 use cofferdam_sys::idmap::{self, Holder};
 use rustix::fs::{FlockOperation, Mode, OFlags};
+use std::collections::BTreeSet;
 use std::fs;
 use std::os::fd::OwnedFd;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// The user of a sandbox that is not the caller itself.
 pub(crate) const USER: u32 = 1000;
@@ -43,7 +45,29 @@ pub(crate) struct Users {
     /// Which range it is, where it was reserved.
     pub(crate) slot: Option<u32>,
     /// Keeps the range ours.
-    _reserved: Option<OwnedFd>,
+    _reserved: Option<Held>,
+}
+
+/// The ranges that this process has reserved. Whether one is free is decided by its lock; these need not be tried, and
+/// a process may hold hundreds.
+static OURS: Mutex<BTreeSet<(PathBuf, u32)>> = Mutex::new(BTreeSet::new());
+
+fn ours() -> MutexGuard<'static, BTreeSet<(PathBuf, u32)>> {
+    OURS.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// A range, for as long as this lives.
+#[derive(Debug)]
+struct Held {
+    _lock: OwnedFd,
+    /// Where it was reserved, and not shared.
+    reserved: Option<(PathBuf, u32)>,
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        self.reserved.iter().for_each(|reserved| _ = ours().remove(reserved));
+    }
 }
 
 impl Way {
@@ -132,7 +156,7 @@ fn root(ranges: &Path, slot: Option<u32>) -> Result<Users, RuntimeError> {
     Ok(Users { uid_map: map.clone(), gid_map: map, ..users(Way::Root, host, host, lock) })
 }
 
-fn users(way: Way, host_uid: u32, host_gid: u32, reserved: Option<(u32, OwnedFd)>) -> Users {
+fn users(way: Way, host_uid: u32, host_gid: u32, reserved: Option<(u32, Held)>) -> Users {
     let (slot, reserved) = reserved.unzip();
     Users {
         way,
@@ -148,15 +172,19 @@ fn users(way: Way, host_uid: u32, host_gid: u32, reserved: Option<(u32, OwnedFd)
 }
 
 /// Takes the first free slot. Files of slots stay: making one costs more than a session's other locks together.
-fn reserve(ranges: &Path) -> Result<(u32, OwnedFd), RuntimeError> {
+fn reserve(ranges: &Path) -> Result<(u32, Held), RuntimeError> {
     fs::create_dir_all(ranges).map_err(RuntimeError::io(format!("make {}", ranges.display())))?;
-    for slot in 0..SLOTS {
+    let known: BTreeSet<u32> =
+        ours().iter().filter(|(place, _)| place == ranges).map(|(_, slot)| *slot).collect();
+    for slot in (0..SLOTS).filter(|slot| !known.contains(slot)) {
         let file = open_slot(ranges, slot)?;
         // Alone at first, so that it is nobody's; then so that who begins with our files can have it too.
         let free = rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive)
             .and_then(|()| rustix::fs::flock(&file, FlockOperation::NonBlockingLockShared));
         if free.is_ok() {
-            return Ok((slot, file));
+            let reserved = (ranges.to_owned(), slot);
+            ours().insert(reserved.clone());
+            return Ok((slot, Held { _lock: file, reserved: Some(reserved) }));
         }
     }
     Err(refused("all ranges of ids are in use", "end some of the running sessions"))
@@ -170,13 +198,13 @@ fn open_slot(ranges: &Path, slot: u32) -> Result<OwnedFd, RuntimeError> {
 }
 
 /// The slot that files carry already.
-fn share(ranges: &Path, slot: u32) -> Result<OwnedFd, RuntimeError> {
+fn share(ranges: &Path, slot: u32) -> Result<Held, RuntimeError> {
     fs::create_dir_all(ranges).map_err(RuntimeError::io(format!("make {}", ranges.display())))?;
     let file = open_slot(ranges, slot)?;
     // Someone may just be looking whether it is free.
     rustix::fs::flock(&file, FlockOperation::LockShared)
         .map_err(|e| RuntimeError::io("share a range of ids")(e.into()))?;
-    Ok(file)
+    Ok(Held { _lock: file, reserved: None })
 }
 
 /// Lines of `inside outside count`.
@@ -289,7 +317,10 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let (one, two) = (reserve(dir.path()).unwrap(), reserve(dir.path()).unwrap());
         assert_ne!(one.0, two.0, "two sessions never share a range");
-        assert!(covers("0 0 4294967295", FIRST + one.0 * RANGE, RANGE));
+        let first = one.0;
+        drop(one);
+        assert_eq!(reserve(dir.path()).unwrap().0, first, "one that has ended gives its range back");
+        assert!(covers("0 0 4294967295", FIRST + first * RANGE, RANGE));
         assert!(!covers("0 100000 65536", FIRST, RANGE));
         assert_eq!(last_id("0 100000 65536"), Some(65_535));
     }

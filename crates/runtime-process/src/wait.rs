@@ -3,19 +3,19 @@
 //! dir, the mounts and files that were asked for, limits, and the rules on files, which name all of these.
 //!
 //! A second child, the steward, waits with it where rooms are made. It mounts what is left into the room, from
-//! outside, and ends; then the guest forbids itself the rest, and what holds is read back. Only after that does
-//! anything of anyone's run.
+//! outside, tells the guest, and ends; the guest then forbids itself the rest, and what holds is read back. Only after
+//! that does anything of anyone's run.
 
 use crate::create::{self, Failure, Making, chosen, hearing};
 use crate::decide;
 use crate::layout::{self, Layout};
 use crate::plan::{self, Room};
-use crate::report::Settled;
+use crate::report::Fixed;
 use crate::supervise;
 use crate::users::Way;
 use cofferdam_runtime::{RuntimeError, SandboxSpec};
 use cofferdam_sys::boot::{self, Birth, CARRIED_MAX, Launched, Message, Resource};
-use cofferdam_sys::late::{self, Binding};
+use cofferdam_sys::late;
 use rustix::fs::{Mode, OFlags};
 use rustix::process::{Pid, Rlimit};
 use rustix::thread::UnshareFlags;
@@ -26,10 +26,12 @@ pub(crate) struct Waiting {
     steward: Launched,
     /// The mount namespace of the guest.
     room: OwnedFd,
-    /// What the session wants, once that is known.
-    pub(crate) layout: Option<Layout>,
-    /// What its guest will be told.
-    binding: Option<Binding>,
+    /// What the session wants, once that is known and until it is decided.
+    layout: Option<Layout>,
+    /// The steward knows what is left to be made.
+    told: bool,
+    /// What nothing changes any more, as it was read back.
+    fixed: Fixed,
 }
 
 fn broken(what: &str) -> Failure {
@@ -75,7 +77,9 @@ fn attend(m: &Making) -> Result<Waiting, Failure> {
     let path = format!("/proc/{}/ns/mnt", launched.pid().as_raw_nonzero());
     let room = rustix::fs::open(path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())
         .map_err(|errno| RuntimeError::io("find the guest's mounts")(errno.into()))?;
-    let keep = [place.mounts.as_raw_fd(), room.as_raw_fd()];
+    let fixed = Fixed::read(launched.pid().as_raw_nonzero().get())
+        .map_err(RuntimeError::io("read the sandbox back from the kernel"))?;
+    let keep = [place.mounts.as_raw_fd(), room.as_raw_fd(), launched.socket().as_raw_fd()];
     let birth = Birth {
         namespaces: UnshareFlags::empty(),
         cgroup: None,
@@ -84,20 +88,20 @@ fn attend(m: &Making) -> Result<Waiting, Failure> {
     };
     let steward = boot::launch(&birth, plan::steward(&m.spec.staging, keep[0]))
         .map_err(|errno| RuntimeError::io("start what binds a prepared sandbox")(errno.into()))?;
-    Ok(Waiting { steward, room, layout: None, binding: None })
+    Ok(Waiting { steward, room, layout: None, told: false, fixed })
 }
 
-/// Whether one that waits can be made what this spec says: what was made of it must be what a new one would have.
+/// Whether one that waits can be made what this spec says, as far as the spec tells.
 pub(crate) fn check(m: &mut Making, spec: &SandboxSpec) -> Result<(), Failure> {
     if m.waiting.is_none() {
         return Ok(());
     }
-    let (users, made) = chosen(m)?;
-    let wanted = layout::gather(spec, users)?;
+    let (_, made) = chosen(m)?;
+    let wanted = layout::over(made, spec)?;
     let depth = |path: &std::path::Path| path.components().count();
     let beneath_home = wanted.home.as_ref().is_none_or(|home| depth(home) <= depth(&wanted.shown_at));
-    if !wanted.has_been_made_as(made) || !beneath_home {
-        return Err(misfit("it shows other files of the host"));
+    if !beneath_home {
+        return Err(misfit("its home would cover the work dir"));
     }
     if wanted.mounts.len() >= CARRIED_MAX {
         return Err(misfit("so many mounts cannot be brought into it"));
@@ -111,24 +115,41 @@ pub(crate) fn check(m: &mut Making, spec: &SandboxSpec) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Tells the steward what is left to be made.
-pub(crate) fn bind(m: &mut Making) -> Result<(), Failure> {
-    let Some(waiting) = &m.waiting else { return Ok(()) };
-    let room = waiting.room.as_raw_fd();
-    let mut binding = None;
-    // It is under its filter already.
-    let ops = decide::decided(m, false, |d| {
-        binding = Some(plan::binding(d));
-        plan::late(d, room)
-    })?;
-    waiting.steward.perform(ops, &m.given).map_err(hearing)?;
-    if let Some(waiting) = &mut m.waiting {
-        waiting.binding = binding;
+/// Decides what one that waits becomes, and has its steward begin. Meanwhile: what was made of it must be what a new one
+/// would have, as the host is now. Where that is not so it is of no use to anyone, and nothing has run in it.
+pub(crate) fn settle_in(m: &mut Making) -> Result<(), Failure> {
+    let Some(wanted) = m.waiting.as_mut().and_then(|waiting| waiting.layout.take()) else { return Ok(()) };
+    create::map_ids(m, wanted.workdir_owner)?;
+    let made = m.layout.replace(wanted);
+    // A layer on disk is made later, when it is on record whose it is.
+    if m.limits.layer_in_scratch {
+        bind(m)?;
     }
+    let (users, wanted) = chosen(m)?;
+    match made.is_some_and(|made| wanted.holds_still(&made, &m.spec, users)) {
+        true => Ok(()),
+        false => Err(misfit("it shows other files of the host")),
+    }
+}
+
+/// Tells the steward what is left to be made, and of what its guest is then to be told.
+pub(crate) fn bind(m: &mut Making) -> Result<(), Failure> {
+    let (Some(waiting), Some(guest)) = (&m.waiting, &m.launched) else { return Ok(()) };
+    if waiting.told {
+        return Ok(());
+    }
+    for (resource, value) in decide::rlimits(m) {
+        limit(guest.pid(), resource, value)?;
+    }
+    let (room, socket) = (waiting.room.as_raw_fd(), guest.socket().as_raw_fd());
+    // It is under its filter already.
+    let ops = decide::decided(m, false, |d| plan::late(d, room, socket))?;
+    waiting.steward.perform(ops, &m.given).map_err(hearing)?;
+    m.waiting.iter_mut().for_each(|waiting| waiting.told = true);
     Ok(())
 }
 
-/// Hears that all is there, and has the guest forbid itself the rest.
+/// Hears that all is there, and what the guest has to say of the rest, which it forbids itself.
 pub(crate) fn finish(m: &mut Making) -> Result<(), Failure> {
     let Some(mut waiting) = m.waiting.take() else { return Ok(()) };
     loop {
@@ -140,22 +161,16 @@ pub(crate) fn finish(m: &mut Making) -> Result<(), Failure> {
         }
     }
     let Some(mut launched) = m.launched.take() else { return chosen(m).map(drop) };
-    let binding = waiting.binding.take().ok_or_else(|| broken("nothing was decided"));
-    let confined = binding.and_then(|binding| confine(m, &mut launched, &binding));
+    // It takes as long as to read what it does not change.
+    m.settled = waiting.fixed.settled().ok();
+    let confined = confined(m, &mut launched);
     m.launched = Some(launched);
     // They are shown; other rooms of the place have them too.
     m.files = Vec::new();
     confined
 }
 
-fn confine(m: &mut Making, guest: &mut Launched, binding: &Binding) -> Result<(), Failure> {
-    let pid = guest.pid();
-    for (resource, value) in decide::rlimits(m) {
-        limit(pid, resource, value)?;
-    }
-    guest.bind(binding).map_err(hearing)?;
-    // It takes as long as to read what it does not change.
-    m.settled = Settled::read(pid.as_raw_nonzero().get()).ok();
+fn confined(m: &mut Making, guest: &mut Launched) -> Result<(), Failure> {
     match guest.hear().map_err(hearing)? {
         Message::LandlockProbe(errno) => m.landlock_probe = errno,
         _ => return Err(broken("the guest of a prepared sandbox could not be bound")),

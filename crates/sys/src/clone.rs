@@ -48,6 +48,7 @@ pub(crate) struct Sharer<T> {
     pub(crate) pidfd: OwnedFd,
     let_go: bool,
     data: Box<T>,
+    /// Held for as long as the child may be on it.
     _stack: Stack,
 }
 
@@ -195,6 +196,7 @@ impl<T> Sharer<T> {
     /// ours alone again.
     pub(crate) fn let_go(&mut self) -> &mut T {
         self.let_go = true;
+        self._stack = Stack::default();
         &mut self.data
     }
 

@@ -23,11 +23,29 @@ pub(crate) struct Lines {
     stream: UnixStream,
     buffer: Vec<u8>,
     descriptors: Vec<OwnedFd>,
+    hear: Option<Hear>,
 }
+
+/// Hears what more somebody says, without waiting for it; false when it is over.
+pub(crate) type Hear = Box<dyn FnMut(&mut Lines) -> bool + Send>;
 
 impl Lines {
     pub(crate) fn new(stream: UnixStream) -> Self {
-        Self { stream, buffer: Vec::new(), descriptors: Vec::new() }
+        Self { stream, buffer: Vec::new(), descriptors: Vec::new(), hear: None }
+    }
+
+    /// What is asked here goes on, and no thread has to wait for it.
+    pub(crate) fn go_on(&mut self, hear: Hear) {
+        self.hear = Some(hear);
+    }
+
+    /// Whether something has come that nobody has looked at.
+    pub(super) fn has_more(&self) -> bool {
+        !self.buffer.is_empty()
+    }
+
+    pub(super) fn goes_on(&mut self) -> Option<Hear> {
+        self.hear.take()
     }
 
     pub(crate) fn stream(&self) -> &UnixStream {
@@ -42,13 +60,22 @@ impl Lines {
     /// The next line; nothing once the other side is gone.
     pub(crate) fn next<T: DeserializeOwned>(&mut self, deadline: Option<Instant>) -> io::Result<Option<T>> {
         loop {
+            match self.next_now() {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => self.wait(deadline)?,
+                done => return done,
+            }
+        }
+    }
+
+    /// The same without waiting: where the line has not come, it would block.
+    pub(crate) fn next_now<T: DeserializeOwned>(&mut self) -> io::Result<Option<T>> {
+        loop {
             if let Some(line) = self.take_line() {
                 return Ok(Some(serde_json::from_slice(&line)?));
             }
             if self.buffer.len() >= LONGEST {
                 return Err(io::Error::new(io::ErrorKind::InvalidData, "a line that is too long"));
             }
-            self.wait(deadline)?;
             if self.receive()? == 0 {
                 return Ok(None);
             }

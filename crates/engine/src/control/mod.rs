@@ -3,12 +3,13 @@
 //! inside can see any of them; who asks is told by the kernel, not by the question.
 
 mod ask;
+mod hall;
 mod lines;
 mod serve;
 
 pub(crate) use ask::{asking, unexpected};
 pub(crate) use lines::{Lines, ask as tell, send};
-pub(crate) use serve::{Answers, Asked, Control, Desk};
+pub(crate) use serve::{Answers, Asked, Control, Desk, Socket};
 
 use crate::error::EngineError;
 use cofferdam_egress::Held;
@@ -268,8 +269,18 @@ fn open_dir(path: &Path) -> io::Result<OwnedFd> {
 }
 
 /// Whoever opens a socket, or removes one that was left behind, is alone with it.
-fn locked(dir: &Path) -> io::Result<std::fs::File> {
+fn locked(dir: &Path) -> io::Result<Alone> {
     let open = std::fs::File::open(dir)?;
     open.lock()?;
-    Ok(open)
+    Ok(Alone(open))
+}
+
+/// Ends with this, and not with the last copy of the descriptor: a child that another thread starts just now has one,
+/// and may wait for who waits for this.
+struct Alone(std::fs::File);
+
+impl Drop for Alone {
+    fn drop(&mut self) {
+        let _ = self.0.unlock();
+    }
 }

@@ -1,5 +1,6 @@
-//! The answering side: a thread that waits for connections, and one for each connection while it lasts.
+//! The answering side: a socket that is open for as long as somebody answers at it, and what is done with a connection.
 
+use super::hall::{self, Attended, Door};
 use super::{LONGEST, Lines, Question, Reply, Waiting, address, locked, open_dir, send};
 use crate::error::EngineError;
 use crate::live::Mailbox;
@@ -9,15 +10,13 @@ use cofferdam_egress::Handle;
 use cofferdam_model::SessionId;
 use cofferdam_store::Home;
 use cofferdam_vault::Bound;
-use rustix::event::{PollFd, PollFlags};
-use std::io::{self, PipeWriter};
-use std::os::fd::{AsFd, OwnedFd};
+use std::io;
+use std::os::fd::OwnedFd;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::thread::JoinHandle;
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 /// How long a question may take to arrive.
@@ -34,29 +33,44 @@ pub(crate) struct Asked {
 
 /// Whoever answers at a socket.
 pub(crate) trait Answers: Send + Sync {
-    /// Nothing where the answer was sent already.
+    /// Nothing where the answer was sent already, or is sent by somebody else.
     fn answer(&self, asked: Asked, connection: &mut Lines) -> Option<Reply>;
+}
+
+/// A socket at which nobody answers yet: who comes waits. It goes when this is dropped.
+pub(crate) struct Socket {
+    listener: UnixListener,
+    path: Named,
+}
+
+/// Its name in the file system.
+struct Named(PathBuf);
+
+impl Drop for Named {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.0);
+    }
 }
 
 /// The socket, for as long as this lives.
 pub(crate) struct Control {
-    path: PathBuf,
-    /// Closing it ends the thread.
-    stop: Option<PipeWriter>,
-    thread: Option<JoinHandle<()>>,
-    connections: Arc<AtomicUsize>,
+    // Nobody finds it any more before it is closed.
+    _path: Named,
+    attended: Attended,
 }
 
-impl Control {
+fn failed(source: io::Error) -> EngineError {
+    EngineError::Io { doing: "open the session's socket", source }
+}
+
+impl Socket {
     /// A session's.
-    pub(crate) fn open(desk: Desk) -> Result<Self, EngineError> {
-        let failed = |source| EngineError::Io { doing: "open the session's socket", source };
-        let name = format!("{}.sock", desk.session);
-        let dir = desk.home.live_dir().map_err(failed)?;
-        Self::open_at(&dir, &name, Arc::new(desk)).map_err(failed)
+    pub(crate) fn of(home: &Home, session: &SessionId) -> Result<Self, EngineError> {
+        let dir = home.live_dir().map_err(failed)?;
+        Self::at(&dir, &format!("{session}.sock")).map_err(failed)
     }
 
-    pub(crate) fn open_at(dir: &Path, name: &str, desk: Arc<dyn Answers>) -> io::Result<Self> {
+    fn at(dir: &Path, name: &str) -> io::Result<Self> {
         let open = open_dir(dir)?;
         let path = dir.join(name);
         let listener = {
@@ -66,76 +80,55 @@ impl Control {
             let _ = std::fs::remove_file(&path);
             UnixListener::bind(address(&open, name))?
         };
-        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600))?;
+        let path = Named(path);
+        std::fs::set_permissions(&path.0, std::fs::Permissions::from_mode(0o600))?;
         listener.set_nonblocking(true)?;
-        let (wake, stop) = io::pipe()?;
-        let connections = Arc::new(AtomicUsize::new(0));
-        let counted = connections.clone();
-        let thread = std::thread::Builder::new().name("control".into()).spawn(move || {
-            while wait(&listener, &wake) {
-                if let Ok((stream, _)) = listener.accept() {
-                    receive(stream, &desk, &counted);
-                }
-            }
-        })?;
-        Ok(Self { path, stop: Some(stop), thread: Some(thread), connections })
+        Ok(Self { listener, path })
+    }
+
+    pub(crate) fn answered_by(self, desk: Desk) -> Result<Control, EngineError> {
+        self.answered(Arc::new(desk)).map_err(failed)
+    }
+
+    fn answered(self, desk: Arc<dyn Answers>) -> io::Result<Control> {
+        let Self { listener, path } = self;
+        Ok(Control { _path: path, attended: hall::attend(listener, desk)? })
+    }
+}
+
+impl Control {
+    pub(crate) fn open_at(dir: &Path, name: &str, desk: Arc<dyn Answers>) -> io::Result<Self> {
+        Socket::at(dir, name)?.answered(desk)
     }
 
     /// How many are asking now.
     pub(crate) fn connections(&self) -> usize {
-        self.connections.load(Ordering::Acquire)
-    }
-}
-
-impl Drop for Control {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_file(&self.path);
-        self.stop = None;
-        if let Some(thread) = self.thread.take() {
-            let _ = thread.join();
-        }
-    }
-}
-
-/// Until someone connects; false when it is over.
-fn wait(listener: &UnixListener, wake: &io::PipeReader) -> bool {
-    let mut set = [
-        PollFd::from_borrowed_fd(listener.as_fd(), PollFlags::IN),
-        PollFd::from_borrowed_fd(wake.as_fd(), PollFlags::IN),
-    ];
-    match rustix::event::poll(&mut set, None) {
-        Ok(_) => set[1].revents().is_empty(),
-        Err(rustix::io::Errno::INTR) => true,
-        Err(_) => false,
+        self.attended.door.connections.load(Ordering::Acquire)
     }
 }
 
 /// Counts a connection for as long as it lasts.
-struct Counted(Arc<AtomicUsize>);
+pub(super) struct Counted(Arc<Door>);
 
 impl Drop for Counted {
     fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::AcqRel);
+        self.0.connections.fetch_sub(1, Ordering::AcqRel);
     }
 }
 
-fn receive(stream: UnixStream, desk: &Arc<dyn Answers>, connections: &Arc<AtomicUsize>) {
-    let counted = Counted(connections.clone());
-    if connections.fetch_add(1, Ordering::AcqRel) >= CONNECTIONS {
+/// Answers one who came.
+pub(super) fn receive(stream: UnixStream, door: &Arc<Door>) {
+    let others = door.connections.fetch_add(1, Ordering::AcqRel);
+    let counted = Counted(door.clone());
+    if others >= CONNECTIONS {
         let _ = send(&stream, &Reply::Refused("too many ask at once; ask again".into()));
         return;
     }
-    let desk = desk.clone();
-    // Without a thread to be had, the one that asks is not answered.
-    let _ = std::thread::Builder::new().name("asked".into()).stack_size(512 << 10).spawn(move || {
-        let _counted = counted;
-        // Whoever asks badly gets no answer; the next one does.
-        let _ = serve(stream, desk.as_ref());
-    });
+    // Whoever asks badly gets no answer; the next one does.
+    let _ = serve(stream, door.desk.as_ref(), counted);
 }
 
-fn serve(stream: UnixStream, desk: &dyn Answers) -> io::Result<()> {
-    stream.set_nonblocking(false)?;
+fn serve(stream: UnixStream, desk: &dyn Answers, counted: Counted) -> io::Result<()> {
     stream.set_write_timeout(Some(PATIENCE))?;
     let asker = rustix::net::sockopt::socket_peercred(&stream)?.uid.as_raw();
     let own = rustix::process::geteuid().as_raw();
@@ -156,9 +149,10 @@ fn serve(stream: UnixStream, desk: &dyn Answers) -> io::Result<()> {
             )))
         }
     };
-    match reply {
-        Some(reply) => super::lines::ask(&mut lines.stream().try_clone()?, &reply, &[]),
-        None => Ok(()),
+    match (reply, lines.goes_on()) {
+        (Some(reply), _) => super::lines::ask(&mut lines.stream().try_clone()?, &reply, &[]),
+        (None, Some(hear)) => hall::stay(lines, hear, counted),
+        (None, None) => Ok(()),
     }
 }
 
@@ -251,6 +245,19 @@ mod tests {
         fn answer(&self, _: Asked, _: &mut Lines) -> Option<Reply> {
             None
         }
+    }
+
+    /// A child that is started at the wrong moment has a copy of every descriptor.
+    #[test]
+    fn the_lock_on_sockets_ends_with_who_took_it_whatever_copies_there_are() {
+        let dir = tempfile::tempdir().unwrap();
+        let lock = locked(dir.path()).unwrap();
+        let copy = lock.0.try_clone().unwrap();
+        let other = std::fs::File::open(dir.path()).unwrap();
+        assert!(other.try_lock().is_err(), "it is held");
+        drop(lock);
+        other.try_lock().unwrap();
+        drop(copy);
     }
 
     /// Someone who lists sessions all the time never takes one that begins for one that was killed.

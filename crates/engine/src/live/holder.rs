@@ -2,13 +2,13 @@
 
 use super::clock::{Clock, Due};
 use super::commands::Exec;
-use super::mail::{Letter, Mailbox, Post, ReplyTo, mailbox, say_last};
+use super::mail::{Letter, Mailbox, Post, ReplyTo, say_last};
 use super::meter::Meter;
 use super::operator::Operator;
-use super::plead::{self, Pleas};
+use super::plead::Pleas;
 use super::shelf::Shelf;
-use super::{register, rescue};
-use crate::control::{Asked, Control, CreateAsked, Desk, Origin, Question, Reply};
+use super::{announce, register, rescue};
+use crate::control::{Asked, CreateAsked, Origin, Question, Reply};
 use crate::environment::Caller;
 use crate::error::EngineError;
 use crate::record::now_us;
@@ -112,29 +112,6 @@ pub(super) struct Holder {
     pub(super) durable: bool,
 }
 
-/// What a session that stands needs to be held: a way to its guest and one for people, and what counts its use.
-fn reached(
-    standing: &mut Standing,
-    spec: &SessionSpec,
-) -> Result<(Relay, Mailbox, Post, Meter), EngineError> {
-    if spec.live.idle.is_some() {
-        // What is to pause by itself must be able to.
-        standing.sandbox.pause()?;
-        standing.sandbox.resume()?;
-    }
-    let channel = standing.sandbox.take_channel().ok_or(EngineError::NoChannel)?;
-    let meter = Meter::open(&standing.home, &standing.session, Instant::now())?;
-    let (mailbox, post) = mailbox()?;
-    standing.control = Some(Control::open(Desk {
-        home: standing.home.clone(),
-        session: standing.session.clone(),
-        handle: standing.egress.as_ref().map(|egress| egress.handle.clone()),
-        derived: standing.egress.as_ref().map(|egress| egress.derived.clone()).unwrap_or_default(),
-        mail: Some(mailbox.clone()),
-    })?);
-    Ok((plead::relay(channel, spec)?, mailbox, post, meter))
-}
-
 impl Holder {
     fn open(
         engine: &Engine,
@@ -156,17 +133,25 @@ impl Holder {
             base = shelf.base(&layers, since);
             shelf.hold(&session, layers)?;
         }
-        let way = Way { by: &by, durable, stays: true, caller, base, prepared };
+        let (started_us, policy) = (now_us(), place.egress.is_some());
+        let entry = announce::entry(&session, &spec, &place.workdir, (started_us, ttl, policy));
+        let mut socket = None;
+        let mut meanwhile = || socket = Some(announce::announce(engine, &entry));
+        let way = Way { by: &by, durable, stays: true, caller, base, prepared, meanwhile: &mut meanwhile };
         let stood = engine.stand(place, &spec, way);
         if stood.is_err() {
             shelf.let_go(&session);
+            register::strike(&engine.home, &session);
         }
         let mut standing = stood?;
-        let started_us = now_us();
-        let prepared = reached(&mut standing, &spec);
+        let socket = socket.unwrap_or_else(|| announce::announce(engine, &entry));
+        let prepared = socket.and_then(|socket| announce::reached(&mut standing, &spec, socket));
         let (relay, mailbox, post, meter) = match prepared {
             Ok(prepared) => prepared,
-            Err(error) => return Err(standing.fail(error, Usage::default())),
+            Err(error) => {
+                register::strike(&engine.home, &session);
+                return Err(standing.fail(error, Usage::default()));
+            }
         };
         let now = Instant::now();
         let mut holder = Self {
@@ -195,11 +180,12 @@ impl Holder {
         };
         let opened = holder.open_browser();
         let opened = opened.and_then(|()| holder.standing.keep_warm(&mut holder.relay, &holder.spec));
-        let opened = opened.and_then(|()| holder.note_files());
-        match opened.and_then(|()| register::enter(&holder.standing.home, &holder.info(Counters::default())))
-        {
+        match opened.and_then(|()| holder.note_files()) {
             Ok(()) => Ok((holder, mailbox)),
-            Err(error) => Err(holder.standing.fail(error, Usage::default())),
+            Err(error) => {
+                register::strike(&engine.home, &session);
+                Err(holder.standing.fail(error, Usage::default()))
+            }
         }
     }
 

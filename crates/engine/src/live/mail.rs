@@ -121,7 +121,8 @@ impl Mailbox {
         Ok(())
     }
 
-    /// Puts a question to the session and brings the answer. One that watches an exec stays until it is over.
+    /// Puts a question to the session and brings the answer. One that watches an exec is answered by the session, and
+    /// heard until it is over.
     pub(crate) fn deliver(&self, asked: Asked, connection: &mut Lines) -> Option<Reply> {
         if matches!(&asked.question, Question::Put { .. } | Question::Get { .. } | Question::MakeDir { .. }) {
             return Some(super::copy::answer(self, asked));
@@ -157,12 +158,23 @@ impl Mailbox {
         if let Err(gone) = self.put(Letter::Asked(asked, ReplyTo::Watcher(stream, number))) {
             return Some(Reply::Refused(gone.to_string()));
         }
-        // Without a number it was refused, and the asker knows.
-        let exec = started.recv().ok()?;
-        while let Ok(Some(question)) = connection.next(None) {
-            self.put(Letter::About { exec, question }).ok()?;
-        }
-        let _ = self.put(Letter::Left { exec });
+        let (this, mut known) = (self.clone(), None);
+        connection.go_on(Box::new(move |lines| {
+            // Without a number it was refused, and the asker knows.
+            let Some(exec) = known.or_else(|| started.recv().ok()) else { return false };
+            known = Some(exec);
+            loop {
+                let letter = match lines.next_now() {
+                    Ok(Some(question)) => Letter::About { exec, question },
+                    Err(error) if error.kind() == io::ErrorKind::WouldBlock => return true,
+                    _ => Letter::Left { exec },
+                };
+                let over = matches!(letter, Letter::Left { .. });
+                if this.put(letter).is_err() || over {
+                    return false;
+                }
+            }
+        }));
         None
     }
 }

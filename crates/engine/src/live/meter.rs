@@ -10,13 +10,16 @@ use cofferdam_store::Home;
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, BufRead, BufReader, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 const BUSY: Duration = Duration::from_secs(1);
 const QUIET: Duration = Duration::from_secs(60);
 
 pub(super) struct Meter {
-    file: File,
+    path: PathBuf,
+    /// Made with its first line: a file is the slowest thing that a short session asks of a disk.
+    file: Option<File>,
     since: Instant,
     cpu_us: u64,
     /// Whether something ran in the last span.
@@ -28,12 +31,25 @@ fn failed(source: io::Error) -> EngineError {
 }
 
 impl Meter {
-    pub(super) fn open(home: &Home, session: &SessionId, now: Instant) -> Result<Self, EngineError> {
-        let dir = home.usage_dir();
-        DirBuilder::new().recursive(true).mode(0o700).create(&dir).map_err(failed)?;
-        let path = dir.join(format!("{session}.jsonl"));
-        let file = OpenOptions::new().append(true).create(true).mode(0o600).open(path).map_err(failed)?;
-        Ok(Self { file, since: now, cpu_us: 0, busy: true })
+    pub(super) fn new(home: &Home, session: &SessionId, now: Instant) -> Self {
+        let path = home.usage_dir().join(format!("{session}.jsonl"));
+        Self { path, file: None, since: now, cpu_us: 0, busy: true }
+    }
+
+    fn file(&mut self) -> io::Result<&mut File> {
+        let mut options = OpenOptions::new();
+        options.append(true).create(true).mode(0o600);
+        let file = match self.file.take() {
+            Some(file) => file,
+            None => match (options.open(&self.path), self.path.parent()) {
+                (Err(error), Some(dir)) if error.kind() == io::ErrorKind::NotFound => {
+                    DirBuilder::new().recursive(true).mode(0o700).create(dir)?;
+                    options.open(&self.path)?
+                }
+                (opened, _) => opened?,
+            },
+        };
+        Ok(self.file.insert(file))
     }
 
     /// When the next line is to be written.
@@ -58,7 +74,7 @@ impl Meter {
         };
         let mut line = serde_json::to_vec(&record).map_err(|error| failed(error.into()))?;
         line.push(b'\n');
-        self.file.write_all(&line).map_err(failed)?;
+        self.file().and_then(|file| file.write_all(&line)).map_err(failed)?;
         // Looking costs nothing inside: a span in which nothing ran has no time at all.
         self.busy = cpu.is_some_and(|cpu| cpu > 0);
         self.cpu_us = counters.cpu_us.unwrap_or(self.cpu_us);
@@ -111,7 +127,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let engine = Engine { home: Home::open(&dir.path().join("home")).unwrap() };
         let (session, start) = (SessionId::new(1, 2), Instant::now());
-        let mut meter = Meter::open(&engine.home, &session, start).unwrap();
+        let mut meter = Meter::new(&engine.home, &session, start);
         let at = |seconds: u64| start + Duration::from_secs(seconds);
         let counted = |cpu| Counters { cpu_us: Some(cpu), memory: Some(1 << 20), ..Counters::default() };
         meter.read(LiveState::Running, counted(700), at(1)).unwrap();
@@ -120,7 +136,7 @@ mod tests {
         assert_eq!((meter.due(0), meter.due(1)), (at(62), at(3)));
         meter.read(LiveState::Paused, counted(1000), at(4)).unwrap();
         // A torn line.
-        meter.file.write_all(b"{\"at_us\":").unwrap();
+        meter.file().unwrap().write_all(b"{\"at_us\":").unwrap();
         let total = engine.usage_of(session.clone()).unwrap();
         assert_eq!((total.cpu_us, total.span_us, total.paused_us), (1000, 4_000_000, 2_000_000));
         assert_eq!(total.memory_mib_ms, 4000);

@@ -11,6 +11,7 @@
 //! A session is one thread, the one that launched its sandbox: the kernel ends the sandbox with that thread. All
 //! others only write to it. Nothing here hands a caller's descriptor inside: bytes are relayed, as for `run`.
 
+mod announce;
 mod archive;
 mod clock;
 mod commands;

@@ -24,7 +24,7 @@ const MOST: usize = 64;
 /// So many kinds are kept ready: the latest that were asked for.
 const KINDS: usize = 2;
 /// Another is begun so long after one was claimed: whoever claimed it goes first, with its first command.
-const AFTER: Duration = Duration::from_millis(100);
+const AFTER: Duration = Duration::from_millis(20);
 /// The same for a machine, which takes a processor for a while.
 const MACHINE_AFTER: Duration = Duration::from_millis(500);
 

@@ -8,7 +8,7 @@ use super::pool::{self, Kind, Order, Pool};
 use super::shelf::{self, Shelf};
 use super::{Mailbox, register, snapshot};
 use crate::Engine;
-use crate::control::{Answers, Asked, Control, CreateAsked, Lines, Origin, Question, Reply};
+use crate::control::{Answers, Asked, Control, CreateAsked, Lines, Origin, Question, Reply, send};
 use crate::egress::make_room;
 use crate::error::EngineError;
 use cofferdam_model::{Changes, LayerPlace, SessionId, SessionSpec};
@@ -24,7 +24,8 @@ use std::fs::{File, OpenOptions};
 use std::io::Write;
 use std::os::fd::AsFd;
 use std::os::unix::fs::OpenOptionsExt;
-use std::sync::mpsc::{SendError, SyncSender, sync_channel};
+use std::os::unix::net::UnixStream;
+use std::sync::mpsc::{SendError, sync_channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -188,7 +189,17 @@ impl Supervisor {
         threads.into_iter().for_each(|thread| drop(thread.join()));
     }
 
-    pub(super) fn create(self: &Arc<Self>, mut asked: CreateAsked) -> Result<SessionId, Reply> {
+    pub(super) fn create(self: &Arc<Self>, asked: CreateAsked) -> Result<SessionId, Reply> {
+        self.create_for(asked, None)
+    }
+
+    /// The same for who asks by a connection: that it stands is said there as soon as it does, by the thread that
+    /// knows it.
+    fn create_for(
+        self: &Arc<Self>,
+        mut asked: CreateAsked,
+        asker: Option<UnixStream>,
+    ) -> Result<SessionId, Reply> {
         let error = |error: EngineError| Reply::error(&error);
         let operator = Operator::load(&self.engine.home).map_err(error)?;
         if let Some(name) = &asked.snapshot {
@@ -207,7 +218,14 @@ impl Supervisor {
         let kind = asked.spec.image.is_none().then(|| Kind::of(&asked.spec));
         let (opened, told) = sync_channel::<Result<Opened, Reply>>(1);
         let (this, named) = (self.clone(), name.clone());
-        let order: Order = Box::new(move |prepared| this.hold(asked, operator, named, prepared, &opened));
+        let order: Order = Box::new(move |prepared| {
+            this.hold(asked, operator, named, prepared, &|result: Result<Opened, Reply>| {
+                if let (Some(asker), Ok(one)) = (&asker, &result) {
+                    let _ = send(asker, &Reply::Created { session: one.session.clone() });
+                }
+                let _ = opened.send(result);
+            });
+        });
         // What is prepared has the host's directories.
         let started = match kind.and_then(|kind| self.pool.claim(kind)) {
             // It waits for nothing else, and for this once.
@@ -221,9 +239,9 @@ impl Supervisor {
             name.iter().for_each(|name| _ = self.books().names.remove(name));
             return Err(error(EngineError::Io { doing: "start a thread for the session", source }));
         }
-        // While another thread makes it.
-        self.refill();
         let result = told.recv().unwrap_or_else(|_| Err(Reply::Refused("it could not be made".into())));
+        // Whoever has claimed one goes first.
+        self.refill();
         result.map(|opened| opened.session)
     }
 
@@ -241,7 +259,7 @@ impl Supervisor {
         operator: Operator,
         named: Option<String>,
         prepared: Option<Box<dyn Begun>>,
-        opened: &SyncSender<Result<Opened, Reply>>,
+        tell: &dyn Fn(Result<Opened, Reply>),
     ) {
         let engine = Engine { home: self.engine.home.clone() };
         let mut session = None;
@@ -252,7 +270,7 @@ impl Supervisor {
                 books.sessions.insert(opened.session.clone(), opened.mailbox.clone());
                 books.placeholders.insert(opened.session.clone(), opened.placeholders.clone());
             }
-            let _ = opened.send(result);
+            tell(result);
         });
         if let (Err(error), Some(session)) = (&over.result, &session) {
             (self.log)(&format!("session {session}: {error}"));
@@ -333,7 +351,8 @@ impl Supervisor {
 
 /// Shared by the threads that answer.
 impl Answers for Arc<Supervisor> {
-    fn answer(&self, asked: Asked, _: &mut Lines) -> Option<Reply> {
+    fn answer(&self, asked: Asked, connection: &mut Lines) -> Option<Reply> {
+        let mut is_told = false;
         {
             let mut books = self.books();
             if books.closing {
@@ -342,7 +361,13 @@ impl Answers for Arc<Supervisor> {
             books.opening += 1;
         }
         let done = match asked.question {
-            Question::Create(create) => self.create(*create).map(|session| Reply::Created { session }),
+            Question::Create(create) => {
+                let asker = connection.stream().try_clone().ok();
+                let told_there = asker.is_some();
+                let made = self.create_for(*create, asker);
+                is_told = told_there && made.is_ok();
+                made.map(|session| Reply::Created { session })
+            }
             Question::Fork { session, count } => {
                 self.fork(&session, count, asked.by).map(|sessions| Reply::Forked { sessions })
             }
@@ -366,6 +391,6 @@ impl Answers for Arc<Supervisor> {
             _ => Err(Reply::Refused("the supervisor makes sessions: ask the session itself".into())),
         };
         self.books().opening -= 1;
-        Some(done.unwrap_or_else(|reply| reply))
+        (!is_told).then(|| done.unwrap_or_else(|reply| reply))
     }
 }

@@ -129,7 +129,7 @@ impl Client {
         set.map_err(HostError::Channel)?;
         Ok(Self {
             channel,
-            reader: Reader::new(Side::Guest, READ),
+            reader: Reader::growing(Side::Guest, READ),
             rules: Rules::default(),
             unsent: Vec::new(),
             sent: 0,

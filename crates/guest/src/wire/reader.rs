@@ -1,4 +1,4 @@
-//! Cuts a byte stream into frames, within a buffer of a fixed size.
+//! Cuts a byte stream into frames, within a buffer of a bounded size.
 //!
 //! Messages are handed out whole, data in whatever pieces have come: a large frame needs no large buffer, and
 //! bytes are passed on as slices of what was read.
@@ -33,11 +33,19 @@ struct Open {
     untouched: bool,
 }
 
+/// A header and the longest message but for `Exec`.
+const LEAST: usize = HEADER_LEN + super::CONTROL_MAX as usize;
+/// What one that grows begins with: enough for what is said, if not for what is carried.
+const RESTING: usize = 4096;
+
 pub struct Reader {
     from: Side,
     buffer: Vec<u8>,
-    /// Its size, except while a longer message is coming in.
+    /// Its size while little comes, and while much does; a longer message makes it longer for as long as it takes.
+    least: usize,
     usual: usize,
+    /// The last that came took all the room there was.
+    brim: bool,
     start: usize,
     end: usize,
     /// What the message at the start takes, once its header is known.
@@ -48,8 +56,18 @@ pub struct Reader {
 impl Reader {
     /// `size` is at least that of a header and the longest message but for `Exec`.
     pub fn new(from: Side, size: usize) -> Self {
-        let usual = size.max(HEADER_LEN + super::CONTROL_MAX as usize);
-        Self { from, buffer: vec![0; usual], usual, start: 0, end: 0, needed: 0, data: None }
+        let usual = size.max(LEAST);
+        Self::sized(from, usual, usual)
+    }
+
+    /// The same for who waits long and for many: it holds little until much comes, and again when that is over.
+    pub fn growing(from: Side, size: usize) -> Self {
+        Self::sized(from, RESTING, size.max(RESTING))
+    }
+
+    fn sized(from: Side, least: usize, usual: usize) -> Self {
+        let buffer = vec![0; least];
+        Self { from, buffer, least, usual, brim: false, start: 0, end: 0, needed: 0, data: None }
     }
 
     /// Where to put what comes next; empty while what came before is not taken.
@@ -58,10 +76,18 @@ impl Reader {
             self.buffer.copy_within(self.start..self.end, 0);
             (self.start, self.end) = (0, self.end - self.start);
         }
-        if self.needed > self.buffer.len() {
-            self.buffer.resize(self.needed, 0);
-        } else if self.end == 0 && self.buffer.len() > self.usual {
-            self.buffer.truncate(self.usual);
+        let now = self.buffer.len();
+        let size = match (self.end == 0, self.brim) {
+            _ if self.needed > now => self.needed,
+            (true, true) => self.usual,
+            (true, false) => self.least,
+            (false, true) => now.max(self.usual),
+            (false, false) => now,
+        };
+        if size > now {
+            self.buffer.resize(size, 0);
+        } else if size < now {
+            self.buffer.truncate(size);
             self.buffer.shrink_to_fit();
         }
         self.buffer.get_mut(self.end..).unwrap_or_default()
@@ -70,6 +96,7 @@ impl Reader {
     /// So many bytes were put there.
     pub fn filled(&mut self, count: usize) {
         self.end = self.buffer.len().min(self.end + count);
+        self.brim = self.end == self.buffer.len();
     }
 
     /// `None`: more bytes are needed. After an error the stream is of no more use.

@@ -2,9 +2,37 @@ use super::*;
 use alloc::vec::Vec;
 use proptest::prelude::*;
 
-/// What a reader makes of bytes that come in pieces of this size.
+/// What a reader makes of bytes that come in pieces of this size, however it is made.
 fn cut(from: Side, bytes: &[u8], piece: usize) -> Result<Vec<(Header, Vec<u8>)>, FrameError> {
-    let mut reader = Reader::new(from, 4096);
+    let fixed = cut_by(Reader::new(from, 4096), bytes, piece);
+    assert_eq!(fixed, cut_by(Reader::growing(from, 16 << 10), bytes, piece));
+    fixed
+}
+
+/// It holds much only while much comes.
+#[test]
+fn a_reader_that_grows_is_small_again_when_there_is_little() {
+    let mut reader = Reader::growing(Side::Guest, 64 << 10);
+    let small = reader.space().len();
+    assert!(small < 64 << 10);
+    let header = Header { kind: Kind::Data, stream: Some(Stream::Stdout), id: 1, length: DATA_MAX };
+    let mut frame = Vec::from(header.encode());
+    frame.resize(HEADER_LEN + DATA_MAX as usize, b'x');
+    let frame = frame.repeat(3);
+    let (mut rest, mut largest) = (frame.as_slice(), 0);
+    while !rest.is_empty() {
+        let space = reader.space();
+        largest = largest.max(space.len());
+        let count = space.len().min(rest.len());
+        space[..count].copy_from_slice(&rest[..count]);
+        reader.filled(count);
+        rest = &rest[count..];
+        while reader.next_part().unwrap().is_some() {}
+    }
+    assert_eq!((largest, reader.space().len()), (64 << 10, small));
+}
+
+fn cut_by(mut reader: Reader, bytes: &[u8], piece: usize) -> Result<Vec<(Header, Vec<u8>)>, FrameError> {
     let mut frames: Vec<(Header, Vec<u8>)> = Vec::new();
     let mut rest = bytes;
     while !rest.is_empty() {

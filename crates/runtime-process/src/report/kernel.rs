@@ -46,15 +46,21 @@ const NAMESPACES: [(&str, &str); 7] = [
     ("cgroup", "cgroup"),
 ];
 
-/// What is the same before and after the guest's image is executed, so that it can be read while that happens. Ids,
-/// capabilities and the filter are not: whoever executes may gain and lose them.
-pub(crate) struct Settled {
+/// What of a guest nothing changes any more once it is in its namespaces and groups, whatever is mounted there later:
+/// of one that waits it is read when there is time.
+pub(crate) struct Fixed {
     place: OwnedFd,
     namespaces: Vec<(&'static str, u64, u64)>,
     uid_map: String,
-    mounts: Vec<Mount>,
     network: String,
     cgroup: String,
+}
+
+/// What is the same before and after the guest's image is executed, so that it can be read while that happens. Ids,
+/// capabilities and the filter are not: whoever executes may gain and lose them.
+pub(crate) struct Settled {
+    fixed: Fixed,
+    mounts: Vec<Mount>,
     limits: String,
 }
 
@@ -79,32 +85,43 @@ fn ours() -> io::Result<[u64; NAMESPACES.len()]> {
     Ok(*OURS.get_or_init(|| found))
 }
 
-impl Settled {
+impl Fixed {
     pub(crate) fn read(pid: i32) -> io::Result<Self> {
         let place = open_place(&pid.to_string())?;
         let file = |name: &str| read(&place, name);
         Ok(Self {
             namespaces: namespaces(&place)?,
             uid_map: file("uid_map")?,
-            mounts: file("mountinfo")?.lines().filter_map(Mount::parse).collect(),
             network: file("net/dev")?,
             cgroup: file("cgroup").unwrap_or_default(),
-            limits: file("limits")?,
             place,
         })
+    }
+
+    /// With the rest, as it is now.
+    pub(crate) fn settled(self) -> io::Result<Settled> {
+        let mounts = read(&self.place, "mountinfo")?.lines().filter_map(Mount::parse).collect();
+        Ok(Settled { mounts, limits: read(&self.place, "limits")?, fixed: self })
+    }
+}
+
+impl Settled {
+    pub(crate) fn read(pid: i32) -> io::Result<Self> {
+        Fixed::read(pid)?.settled()
     }
 }
 
 impl Seen {
     pub(super) fn read(settled: Settled) -> io::Result<Self> {
-        let status = read(&settled.place, "status")?;
+        let Settled { fixed, mounts, limits } = settled;
+        let status = read(&fixed.place, "status")?;
         let field = |name: &str| {
             status.lines().find_map(|l| l.strip_prefix(name)?.strip_prefix(':')).unwrap_or("").trim()
         };
         let hex = |name: &str| u64::from_str_radix(field(name), 16).unwrap_or(u64::MAX);
         Ok(Self {
-            namespaces: settled.namespaces,
-            uid_map: settled.uid_map.lines().filter_map(triple).collect(),
+            namespaces: fixed.namespaces,
+            uid_map: fixed.uid_map.lines().filter_map(triple).collect(),
             groups: field("Groups").split_whitespace().filter_map(|g| g.parse().ok()).collect(),
             no_new_privileges: field("NoNewPrivs") == "1",
             seccomp_mode: field("Seccomp").parse().unwrap_or(0),
@@ -114,10 +131,10 @@ impl Seen {
                 permitted: hex("CapPrm"),
                 bounding: hex("CapBnd"),
             },
-            mounts: settled.mounts,
-            interfaces: interfaces(&settled.network),
-            cgroup: settled.cgroup,
-            limits: settled.limits,
+            mounts,
+            interfaces: interfaces(&fixed.network),
+            cgroup: fixed.cgroup,
+            limits,
         })
     }
 

@@ -4,7 +4,6 @@ use super::kernel::{CARRIED_MAX, Kernel, Linux};
 use super::op::Op;
 use super::talk::{Child, Given, Message, Supervisor};
 use crate::clone::{Request, Sharer, share};
-use crate::late::{Binding, LENGTH_MAX};
 use crate::raw;
 use crate::signal::Mask;
 use rustix::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
@@ -90,10 +89,9 @@ impl Launched {
         self.supervisor.go(&Given::default())
     }
 
-    /// Tells a guest that waits what it is to be bound to.
-    pub fn bind(&self, binding: &Binding) -> Result<(), Errno> {
-        let bytes = binding.encode();
-        if bytes.len() > LENGTH_MAX { Err(Errno::TOOBIG) } else { self.supervisor.bind(&bytes) }
+    /// Our end of its socket, for who is to tell a guest that waits what it is bound to.
+    pub fn socket(&self) -> BorrowedFd<'_> {
+        self.supervisor.socket.as_fd()
     }
 
     /// The operation that a failure names, counted over all parts.

@@ -254,6 +254,12 @@ pub enum Op {
         image: RawFd,
         name: CString,
     },
+    /// Tell a guest that waits what it is to be bound to, by a descriptor of the supervisor's end of its socket: it
+    /// then goes on without anybody having to be woken in between.
+    TellGuest {
+        socket: RawFd,
+        binding: Vec<u8>,
+    },
     /// Tells the supervisor that all is done, and ends.
     Leave,
 }
@@ -309,6 +315,7 @@ impl Op {
             Self::Execute { .. } => "execute",
             Self::FillImage { .. } => "fill-image",
             Self::TellSettled => "tell-settled",
+            Self::TellGuest { .. } => "tell-guest",
             Self::Leave => "leave",
         }
     }

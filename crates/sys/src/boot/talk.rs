@@ -165,11 +165,6 @@ impl Supervisor {
             .map(drop)
     }
 
-    /// Tells a guest that waits what it is to be bound to.
-    pub(super) fn bind(&self, binding: &[u8]) -> Result<(), Errno> {
-        rustix::net::send(&self.socket, binding, SendFlags::NOSIGNAL).map(drop)
-    }
-
     /// Waits for the next message. The child runs our code only, but a short packet is still an error.
     pub(super) fn hear(&self) -> Result<Message, Errno> {
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(DOORS_MAX))];
