@@ -94,7 +94,8 @@ mod tests {
 
     #[test]
     fn whatever_changes_a_directory_is_heard() {
-        let changes: [(&str, fn(&Path)); 4] = [
+        type Change = fn(&Path);
+        let changes: [(&str, Change); 4] = [
             ("a file is made", |dir| fs::write(dir.join("new"), "x").unwrap()),
             ("a file goes", |dir| fs::remove_file(dir.join("old")).unwrap()),
             ("a file has another name", |dir| fs::rename(dir.join("old"), dir.join("other")).unwrap()),

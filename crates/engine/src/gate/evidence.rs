@@ -107,7 +107,7 @@ fn traces(out: &Path, result: &GateResult) -> Option<Vec<Source>> {
         let file = name.strip_prefix(TRACES)?.strip_prefix('/')?;
         let path = out.join(TRACES).join(file);
         let is_plain = fs::symlink_metadata(&path).is_ok_and(|found| found.is_file());
-        (is_plain && !file.contains('/')).then(|| Source { name, from: From::File(path) })
+        (is_plain && !file.contains('/')).then_some(Source { name, from: From::File(path) })
     };
     named.map(|reference| source(reference.name)).collect()
 }

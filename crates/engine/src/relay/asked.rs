@@ -96,7 +96,7 @@ mod tests {
         let (argv, env) = (vec![&b"id"[..]], vec![&b"A=b=c"[..]]);
         let mut request = wire::Request { argv, env, cwd: b"/tmp", tty: false, who };
         change(&mut request);
-        Asked::read(&wire::Plea { request, uid: 1000, pid: 2 })
+        Asked::read(&wire::Plea { request, uid: 1000, session: 2 })
     }
 
     #[test]
