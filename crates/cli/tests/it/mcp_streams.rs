@@ -361,7 +361,7 @@ fn pins_of_a_server_by_http_outlive_the_session() {
         let registered = stage.site.bodies("tool.registered");
         assert_eq!((registered.len(), registered[0]["first"] == true), (1, false));
         stage.site.call(&["mcp", "unpin", "http://mcp.corp.example:80/mcp"]).exits(0);
-        stage.site.call(&["mcp", "unpin", "http://mcp.corp.example:80/mcp"]).exits(125);
+        stage.site.call(&["mcp", "unpin", "http://mcp.corp.example:80/mcp"]).exits(2);
         let out = stage.client(RAW_CLIENT, None, &["plain"]).exits(0).out();
         assert_eq!(out.lines().next(), Some("far work"), "{out}");
     });

@@ -306,15 +306,7 @@ fn verdict(
     };
     cofferdam_compare::reason::in_order(&mut reasons);
     let runs: Vec<_> = bases.iter().map(|side| &side.run).collect();
-    // Of two directories, the two files that this is about.
-    let (old, now) = match (bases.as_slice(), attempts.as_slice()) {
-        ([base], [Attempt { trace: Some(trace), .. }]) => {
-            (file(&asked.base, &base.trace.name), file(&asked.new, &trace.name))
-        }
-        _ => (asked.base.clone(), asked.new.clone()),
-    };
-    let reproduce =
-        ["cofferdam".into(), "compare".into(), old.display().to_string(), now.display().to_string()];
+    let reproduce = reproduced(&bases, &attempts, asked);
     SessionVerdict {
         outcome: judge::outcome(&reasons),
         score,
@@ -327,9 +319,20 @@ fn verdict(
         new,
         scores: Vec::new(),
         asked: None,
-        reproduce: reproduce.to_vec(),
+        reproduce,
         id,
     }
+}
+
+/// Of two directories, the two files that this is about.
+fn reproduced(bases: &[Side], attempts: &[Attempt], asked: &Comparing) -> Vec<String> {
+    let (old, now) = match (bases, attempts) {
+        ([base], [Attempt { trace: Some(trace), .. }]) => {
+            (file(&asked.base, &base.trace.name), file(&asked.new, &trace.name))
+        }
+        _ => (asked.base.clone(), asked.new.clone()),
+    };
+    vec!["cofferdam".into(), "compare".into(), old.display().to_string(), now.display().to_string()]
 }
 
 #[cfg(test)]

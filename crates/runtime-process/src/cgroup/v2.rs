@@ -3,6 +3,7 @@
 use super::{Controller, Wanted};
 use std::fs;
 use std::io;
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 pub(super) fn set(path: &Path, controller: Controller, wanted: &Wanted) -> io::Result<()> {
@@ -79,10 +80,13 @@ const ASIDE: &str = "cofferdam.self";
 /// back.
 fn step_aside(own: &Path) -> Result<impl Fn(), String> {
     let aside = own.join(ASIDE);
-    let comm = |pid: &str| fs::read_to_string(format!("/proc/{pid}/comm")).ok();
-    let (us, inside) = (comm("self"), names(own, "cgroup.procs"));
-    // One that has ended meanwhile has no name.
-    let is_ours = |pid: &&str| comm(pid).is_none_or(|name| Some(name) == us);
+    let program = |pid: &str| fs::metadata(format!("/proc/{pid}/exe")).map(|file| (file.dev(), file.ino()));
+    let (us, inside) = (program("self").ok(), names(own, "cgroup.procs"));
+    let is_ours = |pid: &&str| match program(pid) {
+        Ok(other) => Some(other) == us,
+        // It has ended meanwhile.
+        Err(error) => error.kind() == io::ErrorKind::NotFound,
+    };
     if let Some(other) = inside.split_whitespace().find(|pid| !is_ours(pid)) {
         let what = "holds other processes than ours, so that no group in it can have a limit";
         return Err(format!("{} {what}: process {other}", own.display()));

@@ -3,7 +3,7 @@
 use super::op::{Access, Attr, Kept, Op, Resource};
 use super::talk::{Child, DOORS_MAX, Given};
 use crate::{capability, door, graft, landlock, late, mounts, raw, seccomp};
-use rustix::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
+use rustix::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use rustix::fs::{CWD, Mode, OFlags};
 use rustix::io::Errno;
 use rustix::net::SendFlags;
@@ -107,12 +107,15 @@ impl Kernel for Linux {
                 rustix::process::umask(self.umask);
                 Err(raw::execute(*image, name))
             }
-            Op::TellGuest { socket, binding } => {
-                rustix::net::send(raw::borrowed(socket), binding, SendFlags::NOSIGNAL).map(drop)
-            }
+            Op::TellGuest { socket, binding } => tell(raw::borrowed(socket), binding),
             Op::Leave => self.child.tell_done().map(|()| raw::exit_now(0)),
         }
     }
+}
+
+/// What a guest that waits is bound to.
+fn tell(socket: BorrowedFd<'_>, binding: &[u8]) -> Result<(), Errno> {
+    rustix::net::send(socket, binding, SendFlags::NOSIGNAL).map(drop)
 }
 
 impl Linux {

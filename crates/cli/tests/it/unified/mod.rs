@@ -203,8 +203,8 @@ fn is_held(said: &Said, place: &str, parent: &str) {
 #[test]
 fn every_limit_holds_where_groups_are_of_version_2_only() {
     let said = machine();
-    // The nearest that has all three controllers, and not the nearest.
-    is_held(&said, "root", "/batch.slice");
+    // The nearest has no controller of processor time until the one above it gives it that.
+    is_held(&said, "root", "/batch.slice/user-0.slice");
     is_held(&said, "managed", "/user.slice/user-1000.slice/manager/app.slice");
     is_held(&said, "service", "/system.slice/clerk.service");
     assert_eq!(said["early.there"].0.lines().count(), 1);

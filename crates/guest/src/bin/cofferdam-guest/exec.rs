@@ -100,8 +100,14 @@ impl Exec {
     pub(crate) fn hear_beginning(&mut self) {
         let Some(began) = self.beginning.as_mut().and_then(Beginning::hear) else { return };
         self.beginning = None;
-        if let Err(failure) = began {
-            self.never_began(outcome_of(failure));
+        match began {
+            Err(failure) => self.never_began(outcome_of(failure)),
+            // It was killed for that, and its end of the pipe is closed before its death is told.
+            Ok(()) if self.seconds_left == 0 => self.never_began(Outcome::Failed {
+                step: Step::Late,
+                errno: Errno::TIMEDOUT.raw_os_error() as u16,
+            }),
+            Ok(()) => (),
         }
     }
 
@@ -187,15 +193,8 @@ impl Exec {
             return false;
         }
         // Before it ended it has said so, if it did not become its program.
-        let late = self.beginning.is_some() && self.seconds_left == 0;
         self.hear_beginning();
         self.beginning = None;
-        if late && self.exited.is_none() {
-            self.never_began(Outcome::Failed {
-                step: Step::Late,
-                errno: Errno::TIMEDOUT.raw_os_error() as u16,
-            });
-        }
         if self.exited.is_some() {
             return true;
         }
