@@ -24,11 +24,23 @@ pub(crate) fn derive(judge: &Judge<'_>, claims: &mut [Claim]) {
             claims[at].status = ClaimStatus::Contradicted;
             claims[at].why = why;
         } else if claims[at].status.flagged()
+            && !judge.is_firm(at)
             && let Some((operation, operands)) = operands_of(judge, claims, at)
         {
             claims[at].status = ClaimStatus::Derived;
             claims[at].why = Why::Computed { operation, operands };
         }
+    }
+}
+
+impl Judge<'_> {
+    /// Whether what speaks against a claim names the very value that belongs there: no sum of others outweighs that.
+    fn is_firm(&self, at: usize) -> bool {
+        let raw = &self.answer.claims[at];
+        let statement = &self.answer.statements[raw.statement];
+        self.counted_otherwise(raw).is_some()
+            || self.not_of_its_title(raw, statement).is_some()
+            || self.among_the_same_words(raw).is_some_and(|(_, sure)| sure)
     }
 }
 

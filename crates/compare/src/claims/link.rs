@@ -15,6 +15,7 @@ use super::status::{self, Deed};
 use super::words::Word;
 use crate::reason::Place;
 use cofferdam_model::Run;
+use std::collections::HashSet;
 use std::ops::Range;
 
 /// Letters that a name needs to be looked for without its gaps, and pieces that are looked through for one.
@@ -48,6 +49,8 @@ pub(crate) struct Judge<'r> {
     pub(super) asked: About,
     /// Which records the parts of the answer tell of.
     pub(super) binding: Binding,
+    /// The words that name somebody.
+    pub(super) people: HashSet<u64>,
 }
 
 impl<'r> Judge<'r> {
@@ -60,7 +63,8 @@ impl<'r> Judge<'r> {
     ) -> Self {
         let asked = About::of_words(evidence, question(run, act));
         let (homes, keys, binding) = (Vec::new(), Vec::new(), Binding::default());
-        let mut judge = Self { run, evidence, act, text, answer, homes, keys, asked, binding };
+        let people = super::person::people(evidence);
+        let mut judge = Self { run, evidence, act, text, answer, homes, keys, asked, binding, people };
         for raw in &answer.claims {
             let (homes, slots) = judge.places(raw);
             judge.homes.push(homes);
@@ -185,9 +189,21 @@ impl<'r> Judge<'r> {
             .or_else(|| self.not_of_its_items(raw))
             .or_else(|| self.not_its_start(raw, statement, hits))
             .or_else(|| self.not_the_writer(raw, statement, about))
+            .or_else(|| self.not_the_users(raw))
+            .or_else(|| self.not_greeted(raw))
+            .or_else(|| self.counted_otherwise(raw))
+            .or_else(|| self.not_of_its_title(raw, statement))
+            .or_else(|| self.not_its_new_id(raw))
+            .or_else(|| self.not_asked_here(raw, statement))
             .or_else(|| self.other_company(raw, statement).map(|found| (None, found)));
         if let Some((field, found)) = contradicted {
             return Some((ClaimStatus::Contradicted, self.other(field, found)));
+        }
+        if let Some(why) = self.not_the_same_time(raw) {
+            return Some((ClaimStatus::Contradicted, why));
+        }
+        if let Some(why) = self.not_its_form(raw).or_else(|| self.no_name(raw, statement)) {
+            return Some((ClaimStatus::Unsupported, why));
         }
         if let Some(again) = self.said_twice(raw) {
             return Some((ClaimStatus::Unsupported, Why::SaidTwice { bytes: (again.start, again.end) }));
@@ -233,6 +249,15 @@ impl<'r> Judge<'r> {
             ("items", self.not_of_its_items(raw).is_some()),
             ("start", self.not_its_start(raw, statement, &hits).is_some()),
             ("twice", self.said_twice(raw).is_some()),
+            ("users", self.not_the_users(raw).is_some()),
+            ("greeted", self.not_greeted(raw).is_some()),
+            ("counted", self.counted_otherwise(raw).is_some()),
+            ("title", self.not_of_its_title(raw, statement).is_some()),
+            ("new-id", self.not_its_new_id(raw).is_some()),
+            ("asked", self.not_asked_here(raw, statement).is_some()),
+            ("same-time", self.not_the_same_time(raw).is_some()),
+            ("form", self.not_its_form(raw).is_some()),
+            ("no-name", self.no_name(raw, statement).is_some()),
             ("company", self.other_company(raw, statement).is_some()),
         ];
         if statement.manner == Manner::NotAsserted {
@@ -368,6 +393,9 @@ impl<'r> Judge<'r> {
             statement.heading || raw.kind == ClaimKind::Quote || phrase.iter().all(|w| w.upper || w.common)
         }) {
             return (ClaimStatus::Contradicted, self.other(None, found), Vec::new());
+        }
+        if let Some((field, found)) = self.not_its_address(raw) {
+            return (ClaimStatus::Contradicted, self.other(field, found), Vec::new());
         }
         let sure = || self.among_the_same_words(raw).filter(|(_, sure)| *sure).map(|(found, _)| found.1);
         let company =
