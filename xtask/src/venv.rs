@@ -15,6 +15,8 @@ const MANIFEST: &str = "crates/testkit/src/node/package.json";
 /// Versions of SDKs that users still have, each with all that it needs and in a directory of its own: a list of
 /// packages from PyPI, or a manifest for npm.
 const OLDER: [&str; 2] = ["crates/testkit/src/python/older", "crates/testkit/src/node/older"];
+/// What sandboxes are given to work with, each in a directory of its own: those of the tests need none of it.
+const INSIDE: &str = "crates/testkit/src/python/inside";
 /// A store that checks signatures, built from source: its package and version.
 const STORE: (&str, &str) = ("s3s-fs", "0.14.1");
 /// The Python that the tests use, whatever else the developer has.
@@ -51,6 +53,7 @@ pub(crate) fn provide(root: &Path, install: bool) -> Result<PathBuf, VenvError> 
     // Written last, so that a directory that has it is whole.
     let stamp = dir.join("installed");
     if fs::read(&stamp).is_ok_and(|installed| installed == wanted) {
+        provide_inside(root, &dir, install)?;
         return Ok(dir);
     }
     if !install {
@@ -67,13 +70,39 @@ pub(crate) fn provide(root: &Path, install: bool) -> Result<PathBuf, VenvError> 
     }
     command::stdout(&mut store(&dir))?;
     fs::write(&stamp, wanted).map_err(failed(&stamp))?;
+    provide_inside(root, &dir, install)?;
     Ok(dir)
 }
 
-/// The lists, in order.
+/// Each by itself: a new one is no reason to install all the others again.
+fn provide_inside(root: &Path, dir: &Path, install: bool) -> Result<(), VenvError> {
+    for list in lists(root, &[INSIDE])? {
+        let failed = |source| VenvError::File { path: list.clone(), source };
+        let place = dir.join("inside").join(list.file_stem().unwrap_or_default());
+        let (wanted, stamp) = (fs::read(&list).map_err(failed)?, place.join("installed"));
+        if fs::read(&stamp).is_ok_and(|installed| installed == wanted) {
+            continue;
+        }
+        if !install {
+            return Err(VenvError::NotInstalled);
+        }
+        if place.exists() {
+            fs::remove_dir_all(&place).map_err(failed)?;
+        }
+        command::stdout(&mut pip(&list, &place))?;
+        fs::write(&stamp, wanted).map_err(failed)?;
+    }
+    Ok(())
+}
+
 fn older(root: &Path) -> Result<Vec<PathBuf>, VenvError> {
+    lists(root, &OLDER)
+}
+
+/// The lists in these directories, in order.
+fn lists(root: &Path, dirs: &[&str]) -> Result<Vec<PathBuf>, VenvError> {
     let mut all = Vec::new();
-    for dir in OLDER.map(|dir| root.join(dir)) {
+    for dir in dirs.iter().map(|dir| root.join(dir)) {
         let entries = fs::read_dir(&dir).map_err(|source| VenvError::File { path: dir, source })?;
         all.extend(entries.flatten().map(|entry| entry.path()));
     }
@@ -145,7 +174,8 @@ mod tests {
         let lists = older(&workspace::root()).unwrap();
         assert!(lists.iter().any(|list| list.ends_with("e2b-2.7.0.json")));
         let lists = lists.into_iter().filter(|list| list.extension().is_some_and(|end| end == "txt"));
-        for list in lists.chain([workspace::root().join(REQUIREMENTS)]) {
+        let inside = super::lists(&workspace::root(), &[INSIDE]).unwrap();
+        for list in lists.chain(inside).chain([workspace::root().join(REQUIREMENTS)]) {
             let text = fs::read_to_string(list).unwrap();
             assert!(text.lines().count() > 10);
             for line in text.lines() {

@@ -16,7 +16,7 @@ const ERRORS: [(u16, &str); 11] = [
     (409, "it is not in a state for that"),
     (413, "the body is too large"),
     (415, "the body is of another type"),
-    (422, "an idempotency key was used for another request"),
+    (422, "a text in the request makes no sense, or an idempotency key was used for another request"),
     (429, "too many requests"),
     (503, "the service is about to go"),
 ];

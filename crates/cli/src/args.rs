@@ -136,8 +136,8 @@ pub(crate) enum Command {
     },
     /// Tell what sessions that stay have used, in all or second by second
     Usage {
-        /// Only this one, second by second: an id
-        session: Option<cofferdam_model::SessionId>,
+        /// Only this one, second by second: an id, the beginning of one, or the name of one that lives
+        session: Option<String>,
     },
     /// Serve sandboxes to programs: E2B's SDKs, and REST
     Serve(Serve),
@@ -151,6 +151,8 @@ pub(crate) enum Command {
         #[command(subcommand)]
         command: TenantCommand,
     },
+    /// Compute an expression over JSON that keeps to a schema; it can do nothing else
+    Eval(Eval),
     /// Tell what this host can enforce, and the fix for each no
     Doctor,
     /// Try to get out of a sandbox in every way we know, and tell what was blocked
@@ -166,18 +168,29 @@ pub(crate) enum Command {
     /// Start a VMM in the sandbox around it; started by us
     #[command(hide = true)]
     VmLaunch { meeting: PathBuf },
-    /// Print shell completions
-    #[command(hide = true)]
+    /// Print completions for a shell
     Completions { shell: clap_complete::Shell },
-    /// Print the manual page
-    #[command(hide = true)]
-    Man,
+    /// Print the manual page, or that of one command, as in `man session exec`
+    Man { command: Vec<String> },
     /// What `escape` runs, inside and outside
     #[command(hide = true)]
     Probe {
         #[command(subcommand)]
         command: ProbeCommand,
     },
+}
+
+#[derive(ClapArgs)]
+pub(crate) struct Eval {
+    /// CEL over the variable `input`, as in `input.items.filter(n, n > 1)`
+    #[arg(value_name = "EXPR")]
+    pub(crate) expression: String,
+    /// What the input must look like: a file with a JSON Schema
+    #[arg(long, value_name = "FILE")]
+    pub(crate) schema: PathBuf,
+    /// The input, as JSON [default: stdin]
+    #[arg(long, value_name = "FILE")]
+    pub(crate) input: Option<PathBuf>,
 }
 
 #[derive(ClapArgs)]
@@ -225,7 +238,7 @@ impl Command {
             self,
             Self::Run(_)
                 | Self::Replay(_)
-                | Self::Mcp(_)
+                | Self::Mcp(Mcp { command: McpCommand::Wrap(_) })
                 | Self::Session(Session { command: SessionCommand::Exec(_) })
         )
     }

@@ -10,6 +10,7 @@ mod story;
 use args::{Args, Command};
 use cofferdam_engine::Early;
 use output::{Failure, Output};
+use std::ffi::OsString;
 use std::process::ExitCode;
 
 /// What `run` answers for everything that is ours and not the command's.
@@ -63,26 +64,65 @@ fn dispatch(args: Args, early: Option<Early>, output: &Output) -> Result<u8, Fai
         Command::Gate(gate) => command::gate::run(home, *gate, output),
         Command::Compare(compare) => command::compare::run(home, compare, output),
         Command::Verify(verify) => command::verify::run(home, verify, output),
+        Command::Eval(eval) => command::eval::run(&eval, output),
         Command::Doctor => command::doctor::run(home, output),
         Command::Escape(escape) => command::escape::run(home, &escape, output),
         Command::Probe { command } => command::probe::run(command, output),
         Command::Init(init) => command::init::run(home, init, output),
-        Command::Completions { shell } => command::generate::completions(shell),
-        Command::Man => command::generate::man(),
+        Command::Completions { shell } => command::generate::completions(shell, output),
+        Command::Man { command } => command::generate::man(&command, output),
     }
 }
 
 /// clap's own message; its code is ours, since `run` promises 125.
 fn usage(error: &clap::Error) -> ExitCode {
     let asked_for = !error.use_stderr();
-    // Printing help to a closed pipe is no failure.
-    let _ = error.print();
     let words: Vec<_> = std::env::args_os().skip(1).take_while(|arg| arg != "--").collect();
-    let is_run = words.iter().any(|arg| arg == "run" || arg == "replay")
-        || words.windows(2).any(|w| w == ["session", "exec"] || w == ["mcp", "wrap"]);
-    match (asked_for, is_run) {
-        (true, _) => ExitCode::SUCCESS,
-        (_, true) => ExitCode::from(RUN_FAILED),
-        _ => ExitCode::from(USAGE),
+    let code = if passes_code_through(&words) { RUN_FAILED } else { USAGE };
+    if !asked_for && words.iter().any(|word| word == "--json") {
+        let text = error.render().to_string();
+        let text = text.trim().trim_start_matches("error: ").to_owned();
+        Output::for_programs().failure(&Failure::Usage(text), code);
+    } else {
+        // Printing help to a closed pipe is no failure.
+        let _ = error.print();
+    }
+    if asked_for { ExitCode::SUCCESS } else { ExitCode::from(code) }
+}
+
+/// Which command is meant by a line that cannot be read: [`Command::passes_code_through`], by its first words.
+fn passes_code_through(words: &[OsString]) -> bool {
+    let mut named = Vec::new();
+    let mut words = words.iter();
+    while let Some(word) = words.next() {
+        match word.to_str() {
+            Some("--home") => _ = words.next(),
+            Some(word) if !word.starts_with('-') => named.push(word),
+            _ => {}
+        }
+    }
+    matches!(&*named, ["run" | "replay", ..] | ["session", "exec", ..] | ["mcp", "wrap", ..])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_commands_that_pass_a_code_through_answer_125() {
+        let check = |line: &str, expected: bool| {
+            let words: Vec<OsString> = line.split(' ').map(OsString::from).collect();
+            assert_eq!(passes_code_through(&words), expected, "{line}");
+        };
+        check("run --nonesuch", true);
+        check("--json --home /x run --nonesuch", true);
+        check("--home=/x -q replay", true);
+        check("session --json exec", true);
+        check("mcp wrap", true);
+        check("gate run --nonesuch", false);
+        check("--home run trace", false);
+        check("trace show run --nonesuch", false);
+        check("session create exec", false);
+        check("mcp pins --nonesuch", false);
     }
 }

@@ -88,6 +88,11 @@ impl Output {
         Self { json: global.json, quiet: global.quiet, verbose: global.verbose, colour }
     }
 
+    /// For a command line that could not be read, by a program.
+    pub(crate) fn for_programs() -> Self {
+        Self { json: true, quiet: false, verbose: false, colour: false }
+    }
+
     pub(crate) fn paint(&self, paint: Paint, text: impl fmt::Display) -> String {
         let code = match paint {
             Paint::Bold => "1",
@@ -105,6 +110,11 @@ impl Output {
             Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
             other => Ok(other?),
         }
+    }
+
+    /// The same, for what is written piece by piece.
+    pub(crate) fn stream(&self) -> impl Write {
+        Stream(io::stdout().lock())
     }
 
     pub(crate) fn value(&self, value: &impl Serialize) -> Result<(), Failure> {
@@ -139,6 +149,24 @@ impl Output {
             );
         } else {
             let _ = writeln!(io::stderr().lock(), "cofferdam: {failure}");
+        }
+    }
+}
+
+struct Stream(io::StdoutLock<'static>);
+
+impl Write for Stream {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        match self.0.write(bytes) {
+            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(bytes.len()),
+            other => other,
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        match self.0.flush() {
+            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+            other => other,
         }
     }
 }

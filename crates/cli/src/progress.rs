@@ -75,7 +75,8 @@ impl State {
                 (self.sessions, self.finished) = (sessions, finished);
                 let before =
                     if finished > 0 { format!(", {finished} finished before") } else { String::new() };
-                Some(format!("{sessions} sessions, {at_once} at once{before}"))
+                let word = if sessions == 1 { "session" } else { "sessions" };
+                Some(format!("{sessions} {word}, {at_once} at once{before}"))
             }
             Note::Started { id } => {
                 self.running.push(id);

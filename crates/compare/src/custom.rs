@@ -96,6 +96,7 @@ pub fn reasons(name: &str, most: Outcome, asked: &Result<Answer, Failure>, acts:
     let reason = |code: &str, outcome: Outcome, text: String, act: Option<usize>| Reason {
         scorer: Scorer::Custom,
         code: code.into(),
+        rule: None,
         outcome,
         weight: 0.6,
         text,

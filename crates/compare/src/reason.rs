@@ -89,6 +89,9 @@ pub struct Reason {
     pub scorer: Scorer,
     /// Stays the same between versions: `effect-added`, `argument-changed`, `policy-denied`, `claim-contradicted`…
     pub code: String,
+    /// The rule of the policy that says so, where it is one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rule: Option<String>,
     /// What this reason alone would make of the session.
     pub outcome: Outcome,
     /// Orders reasons of the same outcome: 1 is certain and grave, 0 is worth a line.
@@ -117,6 +120,7 @@ mod tests {
         let reason = |outcome, weight, act| Reason {
             scorer: Scorer::Diff,
             code: "x".into(),
+            rule: None,
             outcome,
             weight,
             text: String::new(),

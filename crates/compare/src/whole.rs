@@ -69,7 +69,15 @@ mod tests {
 
     fn reason(code: &str, outcome: Outcome) -> Reason {
         let text = code.to_owned();
-        Reason { scorer: Scorer::Claims, code: code.into(), outcome, weight: 0.5, text, places: Vec::new() }
+        Reason {
+            scorer: Scorer::Claims,
+            code: code.into(),
+            rule: None,
+            outcome,
+            weight: 0.5,
+            text,
+            places: Vec::new(),
+        }
     }
 
     #[test]

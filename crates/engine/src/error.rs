@@ -16,7 +16,7 @@ pub enum EngineError {
     Spec(#[from] SpecError),
     #[error("{path}:{line}: {message}")]
     SpecFile { path: PathBuf, line: usize, message: String },
-    #[error("cannot read {path}: {source}")]
+    #[error("cannot read {path}: {source}; check its name and its permissions")]
     Unreadable { path: PathBuf, source: io::Error },
     #[error("`{path}`: {source}")]
     Module { path: PathBuf, source: cofferdam_runtime_wasm::WasmError },

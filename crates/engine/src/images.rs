@@ -79,6 +79,10 @@ impl Engine {
             true => Place::Registry(asked.from.parse()?),
             false => Place::Path(PathBuf::from(&asked.from)),
         };
+        if let Place::Path(path) = &place {
+            // Else it would be told that it gives no name.
+            fs::metadata(path).map_err(|source| EngineError::Unreadable { path: path.clone(), source })?;
+        }
         let name = match &asked.name {
             Some(name) => name.clone(),
             None => default_name(&place).ok_or_else(|| {

@@ -69,6 +69,7 @@ pub use steps::STEPS_URL;
 pub use stop::{Stop, until_signalled};
 pub use syscalls::Refused;
 pub use tiers::{TierFact, tiers};
+pub use toml_file::parse as parse_toml;
 pub use tools::declared_server;
 pub use traces::Trace;
 

@@ -3,8 +3,8 @@
 use crate::error::EngineError;
 use cofferdam_egress::Rules;
 pub use cofferdam_policy::{
-    Decision, Effect, Explanation, Finding, Kind, Policy, PolicyError, PolicyErrors, Request, RequestError,
-    Severity, Tried,
+    ConditionError, Decision, Effect, Explanation, Expression, ExpressionError, Finding, InputSchema, Kind,
+    Policy, PolicyError, PolicyErrors, Request, RequestError, Severity, Tried,
 };
 use std::path::Path;
 use std::sync::Arc;

@@ -16,7 +16,11 @@ pub fn load(path: &Path) -> Result<SessionSpec, EngineError> {
     };
     if path.extension().is_some_and(|extension| extension == "json") {
         return serde_json::from_str(&text).map(located).map_err(|error| {
-            toml_file::mistake(path, error.line(), toml_file::meant(&plain(&error.to_string())))
+            let message = toml_file::meant(&plain(&error.to_string()));
+            let line: usize =
+                text.split_inclusive('\n').take(error.line().saturating_sub(1)).map(str::len).sum();
+            let field = toml_file::field(&text, line + error.column().saturating_sub(1), ':');
+            toml_file::mistake(path, error.line(), toml_file::named(field, message))
         });
     }
     toml_file::parse(path, &text).map(located)
@@ -49,11 +53,11 @@ mod tests {
         check(
             "s.toml",
             "command = [\"true\"]\nisolation = \"vm\"\n",
-            "s.toml:2: `vm` is not an isolation tier",
+            "s.toml:2: `isolation`: `vm` is not an isolation tier",
         );
         check("s.toml", "command = [\n", "s.toml:");
-        check("s.json", "{\n\"command\": 7\n}", "s.json:2: invalid type");
-        check("s.toml", "[limits]\nmemory = \"lots\"\n", "s.toml:2: `lots` is not a size");
+        check("s.json", "{\n\"command\": 7\n}", "s.json:2: `command`: invalid type");
+        check("s.toml", "[limits]\nmemory = \"lots\"\n", "s.toml:2: `memory`: `lots` is not a size");
     }
 
     #[test]

@@ -28,7 +28,10 @@ fn post(url: &str, body: &Value, doing: &'static str) -> Result<Value, EngineErr
     let rest = url.strip_prefix("http://").ok_or_else(wrong)?;
     let (authority, path) = rest.split_once('/').ok_or_else(wrong)?;
     let body = body.to_string();
-    let mut stream = TcpStream::connect(authority).map_err(failed)?;
+    let nobody = |error: io::Error| {
+        EngineError::Declined(format!("{doing}: {authority}: {error}; check that something listens there"))
+    };
+    let mut stream = TcpStream::connect(authority).map_err(nobody)?;
     stream.set_read_timeout(Some(PATIENCE)).map_err(failed)?;
     let head = format!(
         "POST /{path} HTTP/1.1\r\nHost: {authority}\r\nContent-Type: application/json\r\nContent-Length: {}\r\nConnection: close\r\n\r\n",

@@ -5,11 +5,45 @@ use crate::error::EngineError;
 use serde::de::DeserializeOwned;
 use std::path::Path;
 
-pub(crate) fn parse<T: DeserializeOwned>(path: &Path, text: &str) -> Result<T, EngineError> {
+pub fn parse<T: DeserializeOwned>(path: &Path, text: &str) -> Result<T, EngineError> {
     toml::from_str(text).map_err(|error| {
-        let line = line_of(text, error.span().map_or(0, |span| span.start));
-        mistake(path, line, meant(error.message()))
+        let at = error.span().map_or(0, |span| span.start);
+        let message = named(field(text, at, '='), plain(&meant(error.message())));
+        mistake(path, line_of(text, at), message)
     })
+}
+
+/// Whose value is wrong: a parser of values knows the word, and not the field that it stands in.
+pub(crate) fn named(field: Option<&str>, message: String) -> String {
+    match field {
+        Some(field) if !message.contains(&format!("`{field}`")) => format!("`{field}`: {message}"),
+        _ => message,
+    }
+}
+
+/// The name before the value at `offset`, where it stands on the same line.
+pub(crate) fn field(text: &str, offset: usize, sign: char) -> Option<&str> {
+    let before = text.get(..offset)?;
+    let line = before.rsplit('\n').next()?;
+    let name = line.rsplit_once(sign)?.0.trim_end();
+    if let Some(quoted) = name.strip_suffix('"') {
+        return quoted.rsplit('"').next();
+    }
+    let start = name.rfind(|c: char| !(c.is_alphanumeric() || "_-.".contains(c))).map_or(0, |at| at + 1);
+    name.get(start..).filter(|name| !name.is_empty())
+}
+
+/// Types as people know them.
+fn plain(message: &str) -> String {
+    let Some((found, expected)) = message.rsplit_once(", expected ") else { return message.to_owned() };
+    let expected = match expected {
+        "u8" | "u16" | "u32" | "u64" | "usize" => "a whole number from 0 on",
+        "i8" | "i16" | "i32" | "i64" | "isize" => "a whole number",
+        "f32" | "f64" => "a number",
+        "a boolean" => "true or false",
+        other => other,
+    };
+    format!("{found}, expected {expected}")
 }
 
 pub(crate) fn mistake(path: &Path, line: usize, message: impl Into<String>) -> EngineError {
@@ -45,6 +79,26 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_value_is_told_with_its_field_and_what_belongs_there() {
+        #[derive(serde::Deserialize, Debug)]
+        #[expect(dead_code, reason = "only what is wrong with it matters")]
+        struct File {
+            count: usize,
+            table: std::collections::BTreeMap<String, bool>,
+        }
+        let check = |text: &str, expected: &str| {
+            let error = parse::<File>(Path::new("f.toml"), text).unwrap_err().to_string();
+            assert_eq!(error, expected);
+        };
+        let belongs = "expected a whole number from 0 on";
+        check("count = \"x\"\n", &format!("f.toml:1: `count`: invalid type: string \"x\", {belongs}"));
+        check("\ncount=-1\n", &format!("f.toml:2: `count`: invalid value: integer `-1`, {belongs}"));
+        let nested = "f.toml:2: `on`: invalid type: integer `3`, expected true or false";
+        check("count = 1\ntable = { off = true, on = 3 }\n", nested);
+        check("count = 1\n", "f.toml:1: missing field `table`");
+    }
+
+    #[test]
     fn the_word_that_was_meant_is_named() {
         let check = |message: &str, expected: &str| assert_eq!(meant(message), expected);
         check(
@@ -54,5 +108,21 @@ mod tests {
         check("unknown field `zzz`, expected `command`", "unknown field `zzz`, expected `command`");
         check("invalid type: integer `7`, expected a string", "invalid type: integer `7`, expected a string");
         check("something\nelse", "something else");
+    }
+
+    #[test]
+    fn the_field_of_a_value_is_named() {
+        let check = |text: &str, expected: Option<&str>| {
+            let at = text.find('^').unwrap();
+            assert_eq!(field(&text.replacen('^', "", 1), at, '='), expected, "{text}");
+        };
+        check("[limits]\nmemory = ^\"5X\"\n", Some("memory"));
+        check("input = { file = ^7 }\n", Some("file"));
+        check("\"odd name\" = ^7\n", Some("odd name"));
+        check("^memry = 7\n", None);
+        check("command = [\n  ^7\n]\n", None);
+        assert_eq!(field("{\"cpu\": \"x\"}", 11, ':'), Some("cpu"));
+        assert_eq!(named(Some("cpu"), "unknown field `cpu`".into()), "unknown field `cpu`");
+        assert_eq!(named(Some("cpu"), "no number".into()), "`cpu`: no number");
     }
 }

@@ -131,8 +131,10 @@ impl Engine {
     /// Everything, in one file.
     pub fn export_bundle(&self, trace: &Trace, to: impl Write) -> Result<(), EngineError> {
         let writing = |source| EngineError::Io { doing: "export the bundle", source };
-        let story = self.story(trace)?;
-        let id = trace.id.clone().or_else(|| story.session.map(|told| told.fact.session));
+        let id = match &trace.id {
+            Some(id) => Some(id.clone()),
+            None => self.story(trace)?.session.map(|told| told.fact.session),
+        };
         let id = id.ok_or_else(|| EngineError::NoTrace(trace.path.display().to_string()))?;
         pack(&trace.path, &id, BufWriter::new(to))?.flush().map_err(writing)
     }

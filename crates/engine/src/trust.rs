@@ -5,7 +5,10 @@ mod java;
 mod ssh;
 
 use cofferdam_runtime::ShownFile;
+use std::fs::Metadata;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// Where distributions keep the bundle of all authorities.
 const BUNDLES: &[&str] = &[
@@ -60,18 +63,15 @@ pub(crate) struct Trust {
 
 /// For an authority given in PEM, and the line that says which key hosts have which are reached over SSH.
 pub(crate) fn spread(authority: &str, host_key: &str) -> Trust {
-    let found: Vec<PathBuf> = BUNDLES.iter().filter_map(|path| Path::new(path).canonicalize().ok()).collect();
-    let theirs = found.iter().find_map(|path| std::fs::read(path).ok()).unwrap_or_default();
-    let bundle = [theirs.as_slice(), b"\n", authority.as_bytes()].concat();
-    let mut places = found;
-    places.sort();
-    places.dedup();
-    places.push(BUNDLE.into());
-    let stores = java::stores();
-    let store = if stores.is_empty() { Vec::new() } else { java::store(&bundle) };
-    let mut files: Vec<ShownFile> =
-        places.into_iter().map(|at| ShownFile { at, content: bundle.clone() }).collect();
-    files.extend(stores.into_iter().map(|at| ShownFile { at, content: store.clone() }));
+    let host = Host::now();
+    let bundle = [host.bundle.as_slice(), b"\n", authority.as_bytes()].concat();
+    let places = host.places.iter().cloned().chain([PathBuf::from(BUNDLE)]);
+    let mut files: Vec<ShownFile> = places.map(|at| ShownFile { at, content: bundle.clone() }).collect();
+    if let Some(store) = &host.store {
+        let content = store.with(authority.as_bytes());
+        let stores = host.stores.iter().cloned();
+        files.extend(stores.map(|at| ShownFile { at, content: content.clone() }));
+    }
     files.push(ShownFile { at: OWN.into(), content: authority.as_bytes().to_vec() });
     let start = Path::new(PYTHON).join("sitecustomize.py");
     files.push(ShownFile { at: start, content: PYTHON_START.into() });
@@ -82,9 +82,79 @@ pub(crate) fn spread(authority: &str, host_key: &str) -> Trust {
     Trust { files, variables }
 }
 
+/// The authorities of this host, the same for every session until somebody changes a file. To put them into Java's form takes
+/// longer than to make a sandbox, and a suite has hundreds.
+struct Host {
+    /// Of the first bundle that can be read.
+    bundle: Vec<u8>,
+    /// Where bundles stand, each once.
+    places: Vec<PathBuf>,
+    stores: Vec<PathBuf>,
+    /// Where there is a Java.
+    store: Option<java::Store>,
+}
+
+/// What says that a file is still the one that was read: device, node and size, and when it was written and changed.
+type Stamp = ([u64; 3], [i64; 3]);
+
+#[derive(PartialEq, Eq)]
+struct Seen {
+    bundles: Vec<(PathBuf, Stamp)>,
+    stores: Vec<PathBuf>,
+}
+
+impl Seen {
+    fn now() -> Self {
+        let stamp = |meta: Metadata| {
+            let times = [meta.mtime(), meta.ctime(), meta.ctime_nsec()];
+            ([meta.dev(), meta.ino(), meta.size()], times)
+        };
+        let real = BUNDLES.iter().filter_map(|path| Path::new(path).canonicalize().ok());
+        let bundles = real.filter_map(|path| path.metadata().ok().map(|meta| (path, stamp(meta)))).collect();
+        Self { bundles, stores: java::stores() }
+    }
+}
+
+impl Host {
+    /// Looked at before it is read: whatever changes meanwhile is found changed the next time.
+    fn now() -> Arc<Self> {
+        static KNOWN: Mutex<Option<(Seen, Arc<Host>)>> = Mutex::new(None);
+        let seen = Seen::now();
+        let mut known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
+        match &*known {
+            Some((before, host)) if *before == seen => host.clone(),
+            _ => {
+                let host = Arc::new(Self::read(&seen));
+                *known = Some((seen, host.clone()));
+                host
+            }
+        }
+    }
+
+    fn read(seen: &Seen) -> Self {
+        let mut places: Vec<PathBuf> = seen.bundles.iter().map(|(path, _)| path.clone()).collect();
+        let bundle = places.iter().find_map(|path| std::fs::read(path).ok()).unwrap_or_default();
+        places.sort();
+        places.dedup();
+        let store = (!seen.stores.is_empty()).then(|| java::Store::of(&bundle));
+        Self { bundle, places, stores: seen.stores.clone(), store }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_the_host_has_is_read_once_and_each_session_has_its_own_authority() {
+        assert!(Arc::ptr_eq(&Host::now(), &Host::now()));
+        let of = |authority: &str| {
+            let bundle = spread(authority, "").files.into_iter().find(|file| file.at == Path::new(BUNDLE));
+            String::from_utf8(bundle.unwrap().content).unwrap()
+        };
+        let (one, other) = (of("-----ONE-----\n"), of("-----OTHER-----\n"));
+        assert!(one.contains("ONE") && !one.contains("OTHER") && !other.contains("-----ONE"));
+    }
 
     #[test]
     fn an_authority_stands_in_every_bundle_beside_the_hosts_own() {

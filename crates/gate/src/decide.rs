@@ -1,6 +1,6 @@
 //! The verdict of a suite, from the attempts at its sessions.
 
-use crate::{Counts, Rates, SessionVerdict};
+use crate::{Counts, Rates, SessionVerdict, Sessions};
 use cofferdam_compare::Outcome;
 use cofferdam_compare::verdict::{Aggregate, Share, Thresholds, Trial, aggregate};
 
@@ -14,9 +14,9 @@ pub struct Decision {
 }
 
 /// Gives every session its outcome over all its attempts, and the suite its own. Nothing that was run is never a pass.
-pub fn decide(sessions: &mut [SessionVerdict], thresholds: &Thresholds) -> Decision {
-    let mut trials = Vec::new();
-    for session in &*sessions {
+pub fn decide(sessions: &mut Sessions, thresholds: &Thresholds) -> Decision {
+    let mut trials = Vec::with_capacity(sessions.len());
+    for session in sessions.iter() {
         let outcomes: Vec<Outcome> = match session.attempts.is_empty() {
             true => vec![session.outcome],
             false => session.attempts.iter().map(|attempt| attempt.outcome).collect(),
@@ -25,12 +25,16 @@ pub fn decide(sessions: &mut [SessionVerdict], thresholds: &Thresholds) -> Decis
     }
     let Aggregate { outcome, passed, failed, reviewed, sessions: kept, reasons, .. } =
         aggregate(&trials, thresholds);
-    for session in &mut *sessions {
-        if let Ok(at) = kept.binary_search_by(|one| one.session.as_str().cmp(&session.id)) {
-            session.outcome = kept[at].outcome;
-        }
+    drop(trials);
+    let of =
+        |id: &str| kept.binary_search_by(|one| one.session.as_str().cmp(id)).ok().map(|at| kept[at].outcome);
+    if sessions.outcomes().any(|(id, outcome)| of(id).is_some_and(|decided| decided != outcome)) {
+        *sessions = sessions
+            .iter()
+            .map(|session| SessionVerdict { outcome: of(&session.id).unwrap_or(session.outcome), ..session })
+            .collect();
     }
-    let flaky = sessions.iter().filter(|session| session.is_flaky()).count();
+    let flaky = sessions.count_flaky();
     let mut why = reasons;
     if flaky > 0 {
         why.push(format!("{flaky} of {} sessions pass on some attempts and not on others", sessions.len()));
@@ -88,7 +92,7 @@ pub(crate) mod tests {
     }
 
     fn check(attempts: &[&[Outcome]], thresholds: &Thresholds, expected: Outcome, why: &str) {
-        let mut sessions: Vec<_> =
+        let mut sessions: Sessions =
             attempts.iter().enumerate().map(|(at, outcomes)| session(&format!("s{at}"), outcomes)).collect();
         let decision = decide(&mut sessions, thresholds);
         assert_eq!(decision.outcome, expected, "{decision:?}");
@@ -124,8 +128,9 @@ pub(crate) mod tests {
                 let one = |(id, tries): &(usize, Vec<usize>)| {
                     session(&format!("s{id}"), &tries.iter().map(|at| outcomes[*at]).collect::<Vec<_>>())
                 };
-                let mut sessions: Vec<_> = all.iter().map(one).collect();
+                let mut sessions: Sessions = all.iter().map(one).collect();
                 let decision = decide(&mut sessions, &Thresholds::default());
+                let mut sessions: Vec<_> = sessions.iter().collect();
                 sessions.sort_by(|a, b| a.id.cmp(&b.id));
                 (decision, sessions)
             };

@@ -5,6 +5,7 @@
 //!
 //! ```text
 //! result      what `gate.json` holds
+//! sessions    its sessions, kept small
 //! decide      sessions and thresholds      → pass, fail or review, and why
 //! merge       results of shards            → one result
 //! statement   a result                     → subjects, materials, who passed and who did not
@@ -17,6 +18,7 @@ mod artifact;
 mod decide;
 mod merge;
 mod result;
+mod sessions;
 mod statement;
 
 pub use approval::{APPROVAL, Approval, ApprovalError};
@@ -28,4 +30,5 @@ pub use result::{
     Agent, Attempt, Counts, GateResult, Input, Material, Measures, Rates, RunInfo, Scored, SessionVerdict,
     Shard, TraceRef, VERSION,
 };
+pub use sessions::Sessions;
 pub use statement::{PAYLOAD_TYPE, Resource, STATEMENT, Statement, TEST_RESULT, TestResult, Word};

@@ -1,8 +1,8 @@
 //! One result from those of shards. Shards of different suites, policies or versions are not one result.
 
 use crate::decide::Decision;
-use crate::{GateResult, RunInfo, SessionVerdict, VERSION, decide};
-use std::collections::BTreeSet;
+use crate::{GateResult, RunInfo, SessionVerdict, Sessions, VERSION, decide};
+use std::collections::{BTreeSet, HashMap};
 
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum MergeError {
@@ -58,12 +58,14 @@ pub fn merge(results: Vec<GateResult>, order: &[String]) -> Result<GateResult, M
         shard: None,
         ..first.run.clone()
     };
-    let mut sessions: Vec<SessionVerdict> = results.into_iter().flat_map(|one| one.sessions).collect();
-    let place = |id: &str| order.iter().position(|known| known == id).unwrap_or(usize::MAX);
+    let mut sessions: Vec<SessionVerdict> = results.iter().flat_map(|one| one.sessions.iter()).collect();
+    let places: HashMap<&str, usize> = order.iter().enumerate().map(|(at, id)| (id.as_str(), at)).collect();
+    let place = |id: &str| places.get(id).copied().unwrap_or(usize::MAX);
     sessions.sort_by(|a, b| (place(&a.id), &a.id).cmp(&(place(&b.id), &b.id)));
     if let Some(pair) = sessions.windows(2).find(|pair| pair[0].id == pair[1].id) {
         return Err(MergeError::SessionTwice(pair[0].id.clone()));
     }
+    let mut sessions: Sessions = sessions.into_iter().collect();
     let Decision { outcome, why, counts, rates } = decide(&mut sessions, &first.thresholds);
     Ok(GateResult { outcome, why, counts, rates, sessions, run, ..first })
 }
@@ -85,7 +87,7 @@ mod tests {
     fn shards_become_one_in_the_order_of_the_suite() {
         let (one, two) = (shard(1, 2, "b", Outcome::Pass), shard(2, 2, "a", Outcome::Fail));
         let merged = merge(vec![one, two], &["a".into(), "b".into()]).unwrap();
-        let ids: Vec<_> = merged.sessions.iter().map(|session| session.id.as_str()).collect();
+        let ids: Vec<_> = merged.sessions.outcomes().map(|(id, _)| id).collect();
         assert_eq!((ids, merged.outcome, merged.counts.sessions), (vec!["a", "b"], Outcome::Fail, 2));
         assert_eq!(merged.run.shard, None);
     }

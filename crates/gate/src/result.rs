@@ -1,6 +1,7 @@
 //! What a gate found: the whole of `gate.json`. The same inputs give the same text, but for times and ids, which
 //! stand in fields of their own.
 
+use crate::Sessions;
 use cofferdam_compare::verdict::{Share, Thresholds};
 use cofferdam_compare::{Outcome, Reason};
 use cofferdam_model::{Digest, Exit, SessionId, Tier};
@@ -23,7 +24,7 @@ pub struct GateResult {
     pub policy: Option<Material>,
     pub agent: Agent,
     /// In the order of the suite.
-    pub sessions: Vec<SessionVerdict>,
+    pub sessions: Sessions,
     pub run: RunInfo,
 }
 

@@ -1,7 +1,7 @@
 //! A result as an in-toto Statement of the predicate `test-result`: the traces are its subjects, so that what
 //! proves them leaves the host; everything that the verdict rests on is its configuration, by digest.
 
-use crate::GateResult;
+use crate::{GateResult, SessionVerdict};
 use cofferdam_compare::Outcome;
 use cofferdam_model::Digest;
 use serde::{Deserialize, Serialize, Serializer};
@@ -108,8 +108,7 @@ impl TestResult {
 }
 
 fn ids(result: &GateResult, outcome: Outcome) -> impl Iterator<Item = &str> {
-    let these = result.sessions.iter().filter(move |session| session.outcome == outcome);
-    these.map(|session| session.id.as_str())
+    result.sessions.outcomes().filter(move |(_, found)| *found == outcome).map(|(id, _)| id)
 }
 
 /// The text that is signed. `gate_json` is the digest of the very bytes that are written beside the artifact. It is
@@ -168,17 +167,16 @@ pub(crate) fn subjects<'a>(
     result: &'a GateResult,
     gate_json: &'a Digest,
 ) -> impl Iterator<Item = Resource> + 'a {
-    let attempts = result.sessions.iter().flat_map(|session| {
-        session.attempts.iter().enumerate().map(move |(at, attempt)| (session, at, attempt))
-    });
-    let traces = attempts.filter_map(|(session, at, attempt)| {
-        let trace = attempt.trace.as_ref()?;
-        let name = match at {
-            0 => session.id.clone(),
-            again => format!("{}#{}", session.id, again + 1),
-        };
-        let note = json!({ "file": trace.name, "events": trace.events, "outcome": attempt.outcome });
-        Some(Resource::new(name, &trace.head).noting(note))
+    let traces = result.sessions.iter().flat_map(|SessionVerdict { id, attempts, .. }| {
+        attempts.into_iter().enumerate().filter_map(move |(at, attempt)| {
+            let trace = attempt.trace?;
+            let name = match at {
+                0 => id.clone(),
+                again => format!("{id}#{}", again + 1),
+            };
+            let note = json!({ "file": trace.name, "events": trace.events, "outcome": attempt.outcome });
+            Some(Resource::new(name, &trace.head).noting(note))
+        })
     });
     let mut traces = traces.peekable();
     let instead = traces.peek().is_none().then(|| Resource::new(RESULT_FILE, gate_json));
@@ -202,14 +200,14 @@ fn configuration<'a>(result: &'a GateResult, gate_json: &'a Digest) -> impl Iter
         let note = json!({ "command": result.agent.command, "modified": result.agent.modified });
         found.push(agent.noting(note));
     }
-    let baselines: BTreeMap<&str, Digest> =
-        result.sessions.iter().flat_map(|s| &s.baselines).map(|one| (one.name.as_str(), one.head)).collect();
+    let (mut baselines, mut reports) = (BTreeMap::new(), BTreeSet::new());
+    for session in result.sessions.iter() {
+        baselines.extend(session.baselines.into_iter().map(|one| (one.name.into_boxed_str(), one.head)));
+        let held = session.attempts.iter().filter_map(|one| Some((one.tier?.to_string(), one.enforcement?)));
+        reports.extend(held);
+    }
     let baselines =
         baselines.into_iter().map(|(name, head)| Resource::new(format!("baseline:{name}"), &head));
-    let attempts = result.sessions.iter().flat_map(|session| &session.attempts);
-    let reports: BTreeSet<_> = attempts
-        .filter_map(|attempt| Some((attempt.tier.map(|tier| tier.to_string())?, attempt.enforcement?)))
-        .collect();
     let reports =
         reports.into_iter().map(|(tier, digest)| Resource::new(format!("enforcement:{tier}"), &digest));
     found.into_iter().chain(baselines).chain(reports)
@@ -219,12 +217,12 @@ fn configuration<'a>(result: &'a GateResult, gate_json: &'a Digest) -> impl Iter
 pub(crate) mod tests {
     use super::*;
     use crate::decide::tests::session;
-    use crate::{Agent, Decision, Material, RunInfo, Thresholds, TraceRef, VERSION, decide};
+    use crate::{Agent, Decision, Material, RunInfo, Sessions, Thresholds, TraceRef, VERSION, decide};
     use cofferdam_model::Tier;
 
     pub(crate) fn result(sessions: &[(&str, Outcome)]) -> GateResult {
         let digest = |byte: u8| Digest::from_bytes([byte; 32]);
-        let mut sessions: Vec<_> = sessions
+        let mut sessions: Sessions = sessions
             .iter()
             .enumerate()
             .map(|(at, (id, outcome))| {
@@ -290,7 +288,9 @@ pub(crate) mod tests {
     #[test]
     fn without_a_trace_it_is_about_the_result() {
         let mut result = result(&[("a", Outcome::Review)]);
-        result.sessions[0].attempts[0].trace = None;
+        let mut sessions: Vec<_> = result.sessions.iter().collect();
+        sessions[0].attempts[0].trace = None;
+        result.sessions = sessions.into_iter().collect();
         let subjects: Vec<_> = subjects(&result, &Digest::from_bytes([0x6a; 32])).collect();
         assert_eq!(subjects, [Resource::new(RESULT_FILE, &Digest::from_bytes([0x6a; 32]))]);
     }

@@ -31,8 +31,7 @@ impl Witness for Deaf {
 
 impl Inside {
     pub(crate) fn make(&mut self, make: Make, files: Vec<ShownFile>) -> Tell {
-        self.renew(&make.who);
-        match self.create(make, files) {
+        match self.renew(&make.who).and_then(|()| self.create(make, files)) {
             Ok((here, made)) => {
                 self.made = Some(here);
                 Tell::Made(Box::new(made))
@@ -51,7 +50,6 @@ impl Inside {
             Some(begun) => begun.complete(&mut || ())?,
             None => self.anew(spec, without, &programs)?,
         };
-        sandbox.listen(self.teller.clone())?;
         if let Some(doors) = sandbox.take_doors() {
             let port = self.ports.open(NET).map_err(RuntimeError::io("open the port of the network"))?.file;
             std::thread::spawn(move || carry::carry(port.into(), Far::Inside(Box::new(doors)), None));
@@ -81,7 +79,7 @@ impl Inside {
         let spec = late(spec, programs)?;
         let ahead = self.ahead.swap_remove(at);
         // Whatever is wrong with it, another is made.
-        ahead.bind(spec, shown, &self.host).ok()
+        ahead.bind(spec, shown, (&self.own.home, &self.host)).ok()
     }
 
     fn anew(
@@ -96,7 +94,7 @@ impl Inside {
         let backend = ProcessBackend { channel, without, ..ProcessBackend::default() };
         let sandbox = backend.begin(spec)?.complete(&mut || ())?;
         if let Some(guest) = sandbox.ended() {
-            let named = cofferdam_sys::machine::cover(guest, &[], (guest, &self.host));
+            let named = self.own.home.cover(guest, &[], (guest, &self.host));
             named.map_err(|errno| RuntimeError::io("name the inside's host")(errno.into()))?;
         }
         Ok(sandbox)
@@ -123,8 +121,9 @@ impl Inside {
             fix: "report this".into(),
         };
         let spec = Some(spec).filter(|spec| understudy.fits(spec)).and_then(|spec| late(&spec, &programs));
-        let mut sandbox =
-            understudy.bind(spec.ok_or_else(misfit)?, &shown, &self.host)?.complete(&mut || ())?;
+        let mut sandbox = understudy
+            .bind(spec.ok_or_else(misfit)?, &shown, (&self.own.home, &self.host))?
+            .complete(&mut || ())?;
         sandbox.listen(Arc::new(Deaf))?;
         send(&mut io::sink(), &Tell::Made(Box::new(told(sandbox.as_ref())))).map_err(io("speak of it"))?;
         if let Some(channel) = sandbox.take_channel() {

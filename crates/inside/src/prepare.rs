@@ -203,10 +203,11 @@ pub(crate) fn bound(at: &Path, bytes: u64) -> io::Result<()> {
 }
 
 /// What tells this machine from others. It is written to in place, so that whoever has it shown sees the new one.
-pub(crate) const MACHINE_ID: &str = "/run/machine-id";
+const MACHINE_ID: &str = "/run/machine-id";
 
-/// Shows it where programs look, in the machine's own root, of which every inside shows a part.
-pub(crate) fn machine_id() -> io::Result<()> {
+/// Shows it where programs look, in the machine's own root, of which every inside shows a part; and opens it.
+pub(crate) fn machine_id() -> io::Result<File> {
     fs::write(MACHINE_ID, "uninitialized\n")?;
-    Ok(mount_bind(MACHINE_ID, "/etc/machine-id")?)
+    mount_bind(MACHINE_ID, "/etc/machine-id")?;
+    OpenOptions::new().write(true).open(MACHINE_ID)
 }

@@ -8,6 +8,7 @@ use cofferdam_guest::wire::{Exec, Stdin};
 use cofferdam_model::{LayerPlace, Limits, Profile, SessionId, UserMode};
 use cofferdam_runtime::{Backend, Base, Begun, Network, RuntimeError, SandboxSpec, guest_program};
 use cofferdam_runtime_process::{Channels, ProcessBackend, owner_of_first};
+use cofferdam_sys::machine::Home;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
 use std::fs;
@@ -19,7 +20,9 @@ use std::sync::{Arc, Mutex};
 const PLACE: &str = "/srv/rehearsal";
 /// What programs of every kind need: a shell, its C runtime, and what looks at files.
 const SCRIPT: &str = "ls -A / /etc; cat /etc/hostname /etc/passwd; uname -a; id; env; echo x >file; rm file; \
-                      /bin/echo x; /bin/true";
+                      /bin/echo x; /bin/true; command -v none";
+/// Where programs are looked for, so that the kernel knows where they are not.
+const PATH: &[u8] = b"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
 const KINDS: [(Profile, Network); 4] = [
     (Profile::Run, Network::None),
@@ -47,14 +50,14 @@ impl Ahead {
         mut self,
         spec: SandboxSpec,
         shown: &[PathBuf],
-        host: &str,
+        (home, host): (&Home, &str),
     ) -> Result<Box<dyn Begun>, RuntimeError> {
         let same: Vec<(PathBuf, PathBuf)> = shown.iter().map(|path| (path.clone(), path.clone())).collect();
         let seen = self
             .begun
             .waits()
             .ok_or(Errno::SRCH)
-            .and_then(|waits| cofferdam_sys::machine::cover(waits.mounts, &same, (waits.guest, host)));
+            .and_then(|waits| home.cover(waits.mounts, &same, (waits.guest, host)));
         seen.map_err(|errno| RuntimeError::io("show the session's disks")(errno.into()))?;
         self.begun.adopt(spec)?;
         Ok(self.begun)
@@ -123,7 +126,7 @@ pub(crate) fn run(channel: OwnedFd, workdir: &Path, commands: &[&[&[u8]]]) -> Re
     for argv in commands {
         client.exec(&Exec {
             argv: argv.to_vec(),
-            env: vec![b"PATH=/usr/local/bin:/usr/bin:/bin", b"LANG=C.UTF-8"],
+            env: vec![PATH, b"LANG=C.UTF-8"],
             cwd: workdir.as_os_str().as_bytes(),
             user: None,
             tty: None,

@@ -9,10 +9,12 @@ use crate::wire::{Ask, Clock, FROM_HOST, Frame, HEARD, Identity, Note, Tell, VER
 use cofferdam_model::RawPath;
 use cofferdam_runtime::{Heard, RuntimeError, Sandbox, ShownFile, Witness};
 use cofferdam_runtime_process::Channels;
+use cofferdam_sys::machine::{Home, Pool};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::fs::File;
 use std::io::{self, Read, Write};
 use std::os::fd::OwnedFd;
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -71,6 +73,13 @@ pub fn serve() -> Result<(), RuntimeError> {
         room: 0,
         host: String::new(),
         renewed: Vec::new(),
+        own: Own {
+            home: Home::of_this_thread()
+                .map_err(io::Error::from)
+                .map_err(failed("find our own namespaces"))?,
+            pool: Pool::open().map_err(io::Error::from).map_err(failed("open the pool of random numbers"))?,
+            id: None,
+        },
     };
     while inside.hear().map_err(failed("hear the host"))? {}
     Ok(())
@@ -92,6 +101,23 @@ pub(crate) struct Inside {
     pub(crate) host: String,
     /// What a copy is shown instead of what it was.
     renewed: Vec<ShownFile>,
+    pub(crate) own: Own,
+}
+
+/// What is the machine's own, open before it is copied: a copy has to do again whatever was not done.
+pub(crate) struct Own {
+    pub(crate) home: Home,
+    pool: Pool,
+    /// What tells it from others, once it has that.
+    id: Option<File>,
+}
+
+/// What a wait has brought.
+struct Happened {
+    house: bool,
+    ended: bool,
+    /// A call was refused, and nobody has heard of it.
+    attempted: bool,
 }
 
 /// The inside, once it is made.
@@ -185,19 +211,44 @@ pub(crate) fn refusal(error: RuntimeError) -> Tell {
 }
 
 impl Inside {
-    /// Waits for the host. A guest that ends by itself takes the machine along: nobody would answer for it.
-    fn wait(&self) -> io::Result<()> {
-        let guest = self.made.as_ref().and_then(|here| here.sandbox.ended());
+    /// Waits for the host. A guest that ends by itself takes the machine along: nobody would answer for it. Refused calls are
+    /// listened to from the first one on, whose caller waits for that: many a session has none.
+    fn wait(&mut self) -> io::Result<()> {
         loop {
-            let mut set = vec![PollFd::new(&self.house, PollFlags::IN)];
-            set.extend(guest.map(|guest| PollFd::from_borrowed_fd(guest, PollFlags::IN)));
-            match poll(&mut set, None) {
-                Ok(_) if set.first().is_some_and(|house| !house.revents().is_empty()) => return Ok(()),
-                Ok(_) => return Err(io::Error::other("the guest has ended")),
-                Err(rustix::io::Errno::INTR) => {}
-                Err(errno) => return Err(errno.into()),
+            let Happened { house, ended, attempted } = self.happened()?;
+            if attempted && !ended {
+                self.listen().map_err(io::Error::other)?;
+            }
+            match (house, ended) {
+                (true, _) => return Ok(()),
+                (_, true) => return Err(io::Error::other("the guest has ended")),
+                _ => {}
             }
         }
+    }
+
+    fn happened(&self) -> io::Result<Happened> {
+        let here = self.made.as_ref();
+        let (guest, alarm) =
+            (here.and_then(|here| here.sandbox.ended()), here.and_then(|here| here.sandbox.alarm()));
+        let mut set = vec![PollFd::new(&self.house, PollFlags::IN)];
+        set.extend(alarm.map(|alarm| PollFd::from_borrowed_fd(alarm, PollFlags::IN)));
+        set.extend(guest.map(|guest| PollFd::from_borrowed_fd(guest, PollFlags::IN)));
+        match poll(&mut set, None) {
+            Ok(_) | Err(rustix::io::Errno::INTR) => {}
+            Err(errno) => return Err(errno.into()),
+        }
+        let at = |at: usize| set.get(at).map_or(PollFlags::empty(), PollFd::revents);
+        Ok(Happened {
+            house: !at(0).is_empty(),
+            attempted: alarm.is_some() && at(1).contains(PollFlags::IN),
+            ended: guest.is_some() && !at(set.len() - 1).is_empty(),
+        })
+    }
+
+    fn listen(&mut self) -> Result<(), RuntimeError> {
+        let teller = self.teller.clone();
+        self.made.as_mut().map_or(Ok(()), |here| here.sandbox.listen(teller))
     }
 
     fn hear(&mut self) -> io::Result<bool> {
@@ -227,8 +278,10 @@ impl Inside {
             }
             Ask::Renew { who, files } => {
                 self.renewed = self.files(&files)?;
-                self.renew(&who);
-                self.cover()
+                match self.renew(&who) {
+                    Ok(()) => self.cover(),
+                    Err(error) => refusal(error),
+                }
             }
             Ask::Quiet => self.channel.quiet(),
             Ask::Begin { mark } => self.rearrange(mark, |sandbox| sandbox.begin_transaction()),
@@ -260,8 +313,8 @@ impl Inside {
     }
 
     fn prepare(&mut self, home: &Path, git: Option<&[u8]>, room: u64) -> Tell {
-        let own = || -> io::Result<()> {
-            prepare::machine_id()?;
+        let mut own = || -> io::Result<()> {
+            self.own.id = Some(prepare::machine_id()?);
             // Mounted before anything is begun, so that all of them have it.
             prepare::layers(Path::new(LAYERS), room)?;
             prepare::places()?;
@@ -284,13 +337,19 @@ impl Inside {
         }
     }
 
-    /// A copy of a machine is another one.
-    pub(crate) fn renew(&mut self, who: &Identity) {
+    /// A copy of a machine is another one. One that cannot become so is of no use.
+    pub(crate) fn renew(&mut self, who: &Identity) -> Result<(), RuntimeError> {
         set_clock(who.clock);
-        let _ = cofferdam_sys::machine::renew_entropy(&who.seed);
-        let _ = std::fs::write(prepare::MACHINE_ID, format!("{}\n", who.machine));
-        let _ = rustix::system::sethostname(who.host.as_bytes());
+        let renewed = || -> io::Result<()> {
+            self.own.pool.renew(&who.seed)?;
+            // Of one length, so that nothing is left of the one before.
+            let id = self.own.id.as_ref().ok_or(io::ErrorKind::NotFound)?;
+            id.write_all_at(format!("{}\n", who.machine).as_bytes(), 0)?;
+            Ok(rustix::system::sethostname(who.host.as_bytes())?)
+        };
+        renewed().map_err(RuntimeError::io("make the machine another one"))?;
         self.host.clone_from(&who.host);
+        Ok(())
     }
 
     /// Lets the layers change under a guest that ends by it, and tells another from it by the mark.
@@ -321,7 +380,7 @@ impl Inside {
                 std::fs::write(&path, &file.content)?;
                 files.push((path, file.at.clone()));
             }
-            Ok(cofferdam_sys::machine::cover(guest, &files, (guest, &self.host))?)
+            Ok(self.own.home.cover(guest, &files, (guest, &self.host))?)
         };
         match put() {
             Ok(()) => Tell::Done,

@@ -35,7 +35,7 @@ mod suggest;
 
 pub use action::{Access, Action, Browser, Exec, File, Headers, Http, Sql, Ssh, Step, Tool};
 pub use check::{Finding, Kind, Severity};
-pub use condition::ConditionError;
+pub use condition::{ConditionError, Expression, ExpressionError, InputSchema};
 pub use decision::Decision;
 pub use example::Tried;
 pub use explain::{Candidate, Explanation, Part};

@@ -20,7 +20,7 @@ pub fn junit(result: &GateResult, out: &mut impl Write) -> io::Result<()> {
         writeln!(out, "      <property name=\"commit\" value=\"{}\"/>", escaped(commit))?;
     }
     writeln!(out, "    </properties>")?;
-    result.sessions.iter().try_for_each(|session| case(out, &result.suite.name, session))?;
+    result.sessions.iter().try_for_each(|session| case(out, &result.suite.name, &session))?;
     out.write_all(b"  </testsuite>\n</testsuites>\n")
 }
 

@@ -15,7 +15,7 @@ pub use html::Page;
 pub use junit::junit;
 pub use markdown::markdown;
 pub use metrics::{Metrics, metrics};
-pub use sarif::sarif;
+pub use sarif::{PolicyRule, Sources, sarif};
 
 use cofferdam_compare::verdict::Comparison;
 use cofferdam_gate::SessionVerdict;

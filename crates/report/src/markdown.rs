@@ -1,7 +1,6 @@
 //! The result in a page of Markdown, for the summary of a CI job.
 
-use cofferdam_compare::Outcome;
-use cofferdam_gate::{GateResult, SessionVerdict};
+use cofferdam_gate::GateResult;
 use std::fmt::Write as _;
 
 /// A CI system takes a megabyte; a person, a page.
@@ -18,13 +17,7 @@ pub fn markdown(result: &GateResult) -> String {
         "\n| sessions | pass | review | fail | flaky |\n|---|---|---|---|---|\n| {} | {} | {} | {} | {} |",
         counts.sessions, counts.pass, counts.review, counts.fail, counts.flaky
     );
-    let mut told: Vec<&SessionVerdict> = result
-        .sessions
-        .iter()
-        .filter(|session| session.outcome != Outcome::Pass || session.is_flaky())
-        .collect();
-    told.sort_by_key(|session| std::cmp::Reverse(session.outcome));
-    for session in told.iter().take(MOST) {
+    for session in result.sessions.to_look_at().take(MOST) {
         let _ = writeln!(text, "\n## {}: {}\n", escaped(&session.id), session.outcome);
         if session.attempts.len() > 1 {
             let _ = writeln!(text, "- passed {} of {} times", session.passed(), session.attempts.len());
@@ -34,8 +27,9 @@ pub fn markdown(result: &GateResult) -> String {
         }
         let _ = writeln!(text, "\n    {}", session.reproduce.join(" "));
     }
-    if told.len() > MOST {
-        let _ = writeln!(text, "\n… and {} more: see report.html.", told.len() - MOST);
+    let more = result.sessions.count_to_look_at().saturating_sub(MOST);
+    if more > 0 {
+        let _ = writeln!(text, "\n… and {more} more: see report.html.");
     }
     text
 }

@@ -1,7 +1,7 @@
 //! A result in numbers: for a program that keeps them (`metrics.json`), and for one that scrapes them.
 
 use cofferdam_compare::{Outcome, Scorer};
-use cofferdam_gate::{GateResult, Measures, SessionVerdict};
+use cofferdam_gate::{GateResult, Measures};
 use serde::Serialize;
 use std::fmt::Write as _;
 
@@ -34,17 +34,9 @@ pub struct Metrics {
 
 pub fn metrics(result: &GateResult) -> Metrics {
     let counts = &result.counts;
-    let sessions = &result.sessions;
+    let sums = Sums::of(result);
     let rate = |part: u64| (counts.sessions > 0).then(|| part as f64 / counts.sessions as f64);
-    let of_new =
-        |of: fn(&Measures) -> u64| sessions.iter().filter_map(|s| s.new.as_ref()).map(of).sum::<u64>();
-    let by_policy = |session: &SessionVerdict| {
-        let found = session.reasons.iter();
-        found.filter(|reason| reason.scorer == Scorer::Policy && reason.outcome != Outcome::Pass).count()
-            as u64
-    };
-    let lengths = sessions.iter().filter_map(|s| Some(s.new?.acts as f64 - s.base?.acts as f64));
-    let compared = sessions.iter().filter(|session| session.base.is_some() && session.new.is_some());
+    let mean = |sum: f64| (sums.compared > 0).then(|| sum / sums.compared as f64);
     Metrics {
         suite: result.suite.name.clone(),
         outcome: result.outcome,
@@ -55,22 +47,51 @@ pub fn metrics(result: &GateResult) -> Metrics {
         flaky: counts.flaky,
         pass_rate: rate(counts.pass),
         regression_rate: rate(counts.fail),
-        boundary_violations: sessions.iter().map(by_policy).sum(),
-        refused_acts: of_new(|measures| measures.refused),
-        drift: mean(compared.map(|session| session.score)),
-        length_delta: mean(lengths),
-        tokens_in: of_new(|measures| measures.tokens_in),
-        tokens_out: of_new(|measures| measures.tokens_out),
-        cost_usd: of_new(|measures| measures.cost_micros) as f64 / 1e6,
+        boundary_violations: sums.by_policy,
+        refused_acts: sums.new.refused,
+        drift: mean(sums.score),
+        length_delta: mean(sums.length),
+        tokens_in: sums.new.tokens_in,
+        tokens_out: sums.new.tokens_out,
+        cost_usd: sums.new.cost_micros as f64 / 1e6,
         duration_seconds: result.run.ended_us.saturating_sub(result.run.started_us) as f64 / 1e6,
-        session_seconds: sessions.iter().flat_map(|s| &s.attempts).map(|a| a.wall_us).sum::<u64>() as f64
-            / 1e6,
+        session_seconds: sums.wall_us as f64 / 1e6,
     }
 }
 
-fn mean(values: impl Iterator<Item = f64>) -> Option<f64> {
-    let (sum, n) = values.fold((0.0, 0u64), |(sum, n), value| (sum + value, n + 1));
-    (n > 0).then(|| sum / n as f64)
+/// Over all sessions, gone through once.
+#[derive(Default)]
+struct Sums {
+    by_policy: u64,
+    new: Measures,
+    /// Those that had something to be compared with, and over them:
+    compared: u64,
+    score: f64,
+    length: f64,
+    wall_us: u64,
+}
+
+impl Sums {
+    fn of(result: &GateResult) -> Self {
+        let mut sums = Self::default();
+        for session in result.sessions.iter() {
+            let found = session.reasons.iter();
+            let by_policy =
+                found.filter(|reason| reason.scorer == Scorer::Policy && reason.outcome != Outcome::Pass);
+            sums.by_policy += by_policy.count() as u64;
+            sums.wall_us += session.attempts.iter().map(|attempt| attempt.wall_us).sum::<u64>();
+            let Some(new) = session.new else { continue };
+            sums.new.refused += new.refused;
+            sums.new.tokens_in += new.tokens_in;
+            sums.new.tokens_out += new.tokens_out;
+            sums.new.cost_micros += new.cost_micros;
+            let Some(base) = session.base else { continue };
+            sums.compared += 1;
+            sums.score += session.score;
+            sums.length += new.acts as f64 - base.acts as f64;
+        }
+        sums
+    }
 }
 
 impl Metrics {

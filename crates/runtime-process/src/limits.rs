@@ -19,6 +19,8 @@ pub(crate) struct Resolved {
     pub(crate) scratch: u64,
     /// How many files fit in it.
     pub(crate) inodes: u64,
+    /// The same without what every sandbox has there, as it was asked for.
+    told_inodes: u64,
     /// Whether the work dir's layer lives in that file system, where its limit holds.
     pub(crate) layer_in_scratch: bool,
 }
@@ -38,6 +40,7 @@ pub(crate) fn resolve(asked: &Limits, place: LayerPlace, pausable: bool) -> Reso
         files: asked.files.unwrap_or(FILES),
         scratch,
         inodes: asked.inodes.map_or(inodes(scratch), |asked| asked + SKELETON),
+        told_inodes: asked.inodes.unwrap_or(inodes(scratch)),
         layer_in_scratch: place == LayerPlace::Memory,
     }
 }
@@ -60,7 +63,11 @@ impl Resolved {
         let Some(Ok(now)) = held.map(|layer| rustix::fs::fstatvfs(&layer.upper)) else { return Vec::new() };
         let limits = [
             ("disk", self.scratch, format!("full: disk limit {}", Bytes(self.scratch))),
-            ("inodes", self.inodes, format!("full: limit of {} files and directories", self.inodes)),
+            (
+                "inodes",
+                self.told_inodes,
+                format!("full: limit of {} files and directories", self.told_inodes),
+            ),
         ];
         let full = [now.f_bfree == 0, now.f_ffree == 0];
         let before = std::mem::replace(&mut told.full, full);

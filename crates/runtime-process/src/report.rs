@@ -395,9 +395,10 @@ pub(crate) fn check(
     for name in require {
         match report.control(name) {
             None => {
+                let names: Vec<&str> = report.controls.iter().map(|control| &*control.name).collect();
                 return refuse(
                     format!("`require` names `{name}`, which no line of the report has"),
-                    "see `cofferdam doctor` for the names",
+                    &format!("there are {}", names.join(", ")),
                 );
             }
             Some(control) if control.state != State::Enforced => {

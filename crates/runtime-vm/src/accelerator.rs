@@ -40,7 +40,7 @@ pub(crate) struct Answer {
     pub(crate) why: String,
 }
 
-fn boot_id() -> String {
+pub(crate) fn boot_id() -> String {
     fs::read_to_string("/proc/sys/kernel/random/boot_id").map(|id| id.trim().to_owned()).unwrap_or_default()
 }
 

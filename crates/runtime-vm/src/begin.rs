@@ -147,6 +147,7 @@ impl Beginning {
             _ => return Err(refused("the machine answers something else", "report this")),
         }
         vmm.pause().map_err(RuntimeError::io("stop the machine"))?;
+        listing::watch_programs(&self.parts.dir);
         self.stage = Stage::Waiting(Box::new(machine), vmm);
         Ok(Some(()))
     }

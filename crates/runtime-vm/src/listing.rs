@@ -6,6 +6,7 @@ use crate::kernel::refused;
 use crate::memory::Lock;
 use crate::pending::Found;
 use crate::template::{make_dir, short};
+use crate::vigil;
 use cofferdam_runtime::RuntimeError;
 use cofferdam_runtime_process::{Look, owner_of_first};
 use std::fs::{self, File};
@@ -29,7 +30,8 @@ impl Listed {
             if let Some(error) = whole.then(|| image::check_once(&path).err()).flatten() {
                 return Found::Bad(damaged(&path, &error));
             }
-            let holds = seen.is_none_or(|seen| fs::read(seen).is_ok_and(|seen| holds(&seen)));
+            let looked = |seen: &Path| fs::read(seen).is_ok_and(|seen| holds(&seen));
+            let holds = seen.is_none_or(|seen| vigil::is_quiet(&seen) || looked(&seen));
             if holds { Found::Good } else { Found::Stale }
         }
     }
@@ -111,6 +113,11 @@ pub(crate) fn system(dir: &Path, look: &Look, sure: bool) -> Result<Listed, Runt
         tree.file(Path::new("etc/machine-id"), b"uninitialized\n".to_vec(), 0o444);
         Ok(tree)
     })
+}
+
+/// Has it heard when the list of programs does not hold any more, for whoever is in a hurry later.
+pub(crate) fn watch_programs(dir: &Path) {
+    vigil::keep(&dir.join("programs").join("seen"));
 }
 
 /// The programs in the caller's home; and which paths there are.

@@ -49,7 +49,12 @@ pub(crate) struct Qemu {
     processor: String,
     command_line: String,
     monitor: Option<Qmp>,
+    /// What a copy has said of itself before it ran.
+    known: Option<[Value; 3]>,
 }
+
+/// Of these the answers do not change: accelerator, memory, processors.
+const FIXED: [&str; 3] = ["query-kvm", "query-memory-size-summary", "query-cpus-fast"];
 
 impl Qemu {
     pub(crate) fn new(
@@ -60,7 +65,16 @@ impl Qemu {
         command_line: &str,
     ) -> Self {
         let (processor, command_line) = (processor.to_owned(), command_line.to_owned());
-        Self { program: program.clone(), role, size, accelerator, processor, command_line, monitor: None }
+        Self {
+            program: program.clone(),
+            role,
+            size,
+            accelerator,
+            processor,
+            command_line,
+            monitor: None,
+            known: None,
+        }
     }
 
     fn monitor(&mut self) -> io::Result<&mut Qmp> {
@@ -68,7 +82,7 @@ impl Qemu {
     }
 
     fn ask(&mut self, command: &str) -> io::Result<Value> {
-        self.monitor()?.ask(command, json!({}))
+        self.monitor()?.ask(command, Value::Null)
     }
 }
 
@@ -144,8 +158,18 @@ impl Vmm for Qemu {
         argv
     }
 
+    /// A copy is asked all that it can be while its memory is on its way: once the machine runs, QEMU has little time.
     fn greet(&mut self, machine: &mut Machine) -> io::Result<()> {
-        self.monitor = Some(Qmp::new(machine.monitor.try_clone()?, PATIENCE)?);
+        let stream = machine.monitor.try_clone()?;
+        if self.role != Role::Copy {
+            let (monitor, []) = Qmp::new(stream, PATIENCE, [])?;
+            self.monitor = Some(monitor);
+            return Ok(());
+        }
+        let capable = ("migrate-set-capabilities", json!({ "capabilities": ignore_shared() }));
+        let [first, second, third] = FIXED.map(|question| (question, Value::Null));
+        let (monitor, [_, fixed @ ..]) = Qmp::new(stream, PATIENCE, [capable, first, second, third])?;
+        (self.monitor, self.known) = (Some(monitor), Some(fixed));
         Ok(())
     }
 
@@ -156,7 +180,7 @@ impl Vmm for Qemu {
 
     fn save(&mut self, state: &File) -> io::Result<()> {
         let monitor = self.monitor()?;
-        monitor.ask("stop", json!({}))?;
+        monitor.ask("stop", Value::Null)?;
         monitor.ask("migrate-set-capabilities", json!({ "capabilities": ignore_shared() }))?;
         monitor.give("state", state.as_fd())?;
         monitor.ask("migrate", json!({ "uri": "fd:state" }))?;
@@ -165,11 +189,10 @@ impl Vmm for Qemu {
 
     fn load(&mut self, _: &mut Machine, state: &File) -> io::Result<()> {
         let monitor = self.monitor()?;
-        monitor.ask("migrate-set-capabilities", json!({ "capabilities": ignore_shared() }))?;
-        monitor.give("state", state.as_fd())?;
-        monitor.ask("migrate-incoming", json!({ "uri": "fd:state" }))?;
-        monitor.migrated(Instant::now() + PATIENCE)?;
-        monitor.ask("cont", json!({})).map(drop)
+        let then = [("migrate-incoming", json!({ "uri": "fd:state" })), ("query-migrate", Value::Null)];
+        let [_, now] = monitor.give_and_ask("state", state.as_fd(), then)?;
+        monitor.migrated_from(now, Instant::now() + PATIENCE)?;
+        monitor.ask("cont", Value::Null).map(drop)
     }
 
     /// The memory of a machine that is itself a copy is its own. So another VMM takes the machine over, by migration,
@@ -210,21 +233,25 @@ impl Vmm for Qemu {
     }
 
     fn told(&mut self) -> io::Result<Told> {
-        let asked =
-            ["query-version", "query-kvm", "query-status", "query-memory-size-summary", "query-cpus-fast"];
-        let [version, kvm, status, memory, processors] = self.monitor()?.ask_all(asked)?;
-        let number = |value: &Value, name: &str| value.get(name).and_then(Value::as_u64).unwrap_or(0);
-        let qemu = version.get("qemu").cloned().unwrap_or_default();
-        let version =
-            format!("{}.{}.{}", number(&qemu, "major"), number(&qemu, "minor"), number(&qemu, "micro"));
+        let known = self.known.clone();
+        let monitor = self.monitor()?;
+        let fixed = match known {
+            Some(known) => known,
+            None => {
+                let [kvm, memory, processors] = FIXED.map(|question| monitor.ask(question, Value::Null));
+                [kvm?, memory?, processors?]
+            }
+        };
+        let (version, is_running) = (monitor.version.clone(), monitor.runs()?);
+        let [kvm, memory, processors] = fixed;
         let accelerated = kvm.get("enabled").and_then(Value::as_bool) == Some(true);
         Ok(Told {
             kind: Kind::Qemu,
             version,
             accelerator: if accelerated { Accelerator::Kvm } else { Accelerator::Tcg },
-            memory: number(&memory, "base-memory"),
+            memory: memory.get("base-memory").and_then(Value::as_u64).unwrap_or(0),
             processors: processors.as_array().map_or(0, Vec::len),
-            is_running: status.get("status").and_then(Value::as_str) == Some("running"),
+            is_running,
         })
     }
 }
@@ -292,6 +319,9 @@ pub(crate) fn command_line(accelerator: Accelerator) -> String {
             // Loops a jiffy, for the 250 a second that distributions choose.
             line.push_str(&format!(" tsc_early_khz={khz} lpj={} tsc=reliable no_timer_check", khz * 4));
         }
+        // What is counted at every change of process, and pages of two megabytes that are filled with zeros at once, cost
+        // an emulator more than they are worth.
+        line.push_str(" psi=0 transparent_hugepage=never");
     }
     line
 }

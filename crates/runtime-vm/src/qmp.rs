@@ -14,26 +14,60 @@ const LINE: u64 = 1 << 20;
 /// Between two looks at a migration, which takes a few milliseconds.
 const AGAIN: Duration = Duration::from_micros(300);
 
+/// What QEMU is asked, and with what. It reads a byte at a time, and takes a turn for each: what is not needed is not said.
+pub(crate) type Question<'a> = (&'a str, Value);
+
 #[derive(Debug)]
 pub(crate) struct Qmp {
     reader: BufReader<UnixStream>,
+    /// As it says in its first words.
+    pub(crate) version: String,
+    /// What it has said last of whether the machine runs.
+    runs: bool,
 }
 
 fn broken(what: impl Into<String>) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, what.into())
 }
 
+fn text(questions: &[Question<'_>]) -> io::Result<Vec<u8>> {
+    let mut text = Vec::new();
+    for (command, arguments) in questions {
+        let question = match arguments.is_null() {
+            true => json!({ "execute": command }),
+            false => json!({ "execute": command, "arguments": arguments }),
+        };
+        serde_json::to_writer(&mut text, &question)?;
+        text.push(b'\n');
+    }
+    Ok(text)
+}
+
+/// `7.2.22`.
+fn version(greeting: &Value) -> Option<String> {
+    let qemu = greeting.get("QMP")?.get("version")?.get("qemu")?;
+    let number = |name: &str| qemu.get(name).and_then(Value::as_u64).unwrap_or(0);
+    Some(format!("{}.{}.{}", number("major"), number("minor"), number("micro")))
+}
+
 impl Qmp {
-    pub(crate) fn new(stream: UnixStream, patience: Duration) -> io::Result<Self> {
+    /// Waits for its first words, and asks the first things all at once, to be answered in turn: each by itself would wait
+    /// for QEMU to wake up.
+    pub(crate) fn new<const N: usize>(
+        stream: UnixStream,
+        patience: Duration,
+        first: [Question<'_>; N],
+    ) -> io::Result<(Self, [Value; N])> {
         stream.set_read_timeout(Some(patience))?;
         stream.set_write_timeout(Some(patience))?;
-        let mut monitor = Self { reader: BufReader::new(stream) };
+        let mut monitor = Self { reader: BufReader::new(stream), version: String::new(), runs: false };
         let greeting = monitor.line()?;
-        if greeting.get("QMP").is_none() {
-            return Err(broken("no greeting from QEMU's monitor"));
-        }
-        monitor.ask("qmp_capabilities", json!({}))?;
-        Ok(monitor)
+        monitor.version = version(&greeting).ok_or_else(|| broken("no greeting from QEMU's monitor"))?;
+        let all = [[("qmp_capabilities", Value::Null)].as_slice(), first.as_slice()].concat();
+        monitor.reader.get_mut().write_all(&text(&all)?)?;
+        monitor.answer("qmp_capabilities")?;
+        let answers = monitor.answers(&first)?;
+        Ok((monitor, answers))
     }
 
     fn line(&mut self) -> io::Result<Value> {
@@ -42,50 +76,65 @@ impl Qmp {
         if read == 0 {
             return Err(io::ErrorKind::UnexpectedEof.into());
         }
-        serde_json::from_slice(&text).map_err(|error| broken(error.to_string()))
+        let line: Value = serde_json::from_slice(&text).map_err(|error| broken(error.to_string()))?;
+        match line.get("event").and_then(Value::as_str) {
+            Some("RESUME") => self.runs = true,
+            Some("STOP" | "SHUTDOWN") => self.runs = false,
+            _ => {}
+        }
+        Ok(line)
+    }
+
+    /// Whether the machine runs: it says so of itself when that changes, and is asked where it has not said it.
+    pub(crate) fn runs(&mut self) -> io::Result<bool> {
+        if self.runs {
+            return Ok(true);
+        }
+        let status = self.ask("query-status", Value::Null)?;
+        Ok(status.get("status").and_then(Value::as_str) == Some("running"))
     }
 
     pub(crate) fn ask(&mut self, command: &str, arguments: Value) -> io::Result<Value> {
-        self.send(command, arguments, None)
+        self.write(&text(&[(command, arguments)])?, None)?;
+        self.answer(command)
     }
 
     /// Gives a descriptor under a name, by which commands find it.
     pub(crate) fn give(&mut self, name: &str, descriptor: BorrowedFd<'_>) -> io::Result<()> {
-        self.send("getfd", json!({ "fdname": name }), Some(descriptor)).map(drop)
+        self.give_and_ask(name, descriptor, []).map(drop)
     }
 
-    /// Asks several things at once, to be answered in turn: each by itself would wait for QEMU to wake up.
-    pub(crate) fn ask_all<const N: usize>(&mut self, commands: [&str; N]) -> io::Result<[Value; N]> {
-        let mut text = Vec::new();
-        for command in commands {
-            serde_json::to_writer(&mut text, &json!({ "execute": command }))?;
-            text.push(b'\n');
-        }
-        self.reader.get_mut().write_all(&text)?;
+    /// The same, with what is to be done with it.
+    pub(crate) fn give_and_ask<const N: usize>(
+        &mut self,
+        name: &str,
+        descriptor: BorrowedFd<'_>,
+        then: [Question<'_>; N],
+    ) -> io::Result<[Value; N]> {
+        let given = ("getfd", json!({ "fdname": name }));
+        let all = [[given].as_slice(), then.as_slice()].concat();
+        self.write(&text(&all)?, Some(descriptor))?;
+        self.answer("getfd")?;
+        self.answers(&then)
+    }
+
+    fn write(&mut self, text: &[u8], with: Option<BorrowedFd<'_>>) -> io::Result<()> {
+        let stream = self.reader.get_mut();
+        let Some(descriptor) = with else { return stream.write_all(text) };
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+        let mut control = SendAncillaryBuffer::new(&mut space);
+        let given = [descriptor];
+        control.push(SendAncillaryMessage::ScmRights(&given));
+        let sent = sendmsg(stream.as_fd(), &[IoSlice::new(text)], &mut control, SendFlags::NOSIGNAL)?;
+        stream.write_all(text.get(sent..).unwrap_or_default())
+    }
+
+    fn answers<const N: usize>(&mut self, questions: &[Question<'_>; N]) -> io::Result<[Value; N]> {
         let mut answers = [const { Value::Null }; N];
-        for (answer, command) in answers.iter_mut().zip(commands) {
+        for (answer, (command, _)) in answers.iter_mut().zip(questions) {
             *answer = self.answer(command)?;
         }
         Ok(answers)
-    }
-
-    fn send(&mut self, command: &str, arguments: Value, with: Option<BorrowedFd<'_>>) -> io::Result<Value> {
-        let mut text = serde_json::to_vec(&json!({ "execute": command, "arguments": arguments }))?;
-        text.push(b'\n');
-        let stream = self.reader.get_mut();
-        match with {
-            None => stream.write_all(&text)?,
-            Some(descriptor) => {
-                let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
-                let mut control = SendAncillaryBuffer::new(&mut space);
-                let given = [descriptor];
-                control.push(SendAncillaryMessage::ScmRights(&given));
-                let sent =
-                    sendmsg(stream.as_fd(), &[IoSlice::new(&text)], &mut control, SendFlags::NOSIGNAL)?;
-                stream.write_all(text.get(sent..).unwrap_or_default())?;
-            }
-        }
-        self.answer(command)
     }
 
     fn answer(&mut self, command: &str) -> io::Result<Value> {
@@ -103,8 +152,13 @@ impl Qmp {
 
     /// Waits until a migration has come to its end.
     pub(crate) fn migrated(&mut self, until: Instant) -> io::Result<()> {
+        let now = self.ask("query-migrate", Value::Null)?;
+        self.migrated_from(now, until)
+    }
+
+    /// The same, when it was asked already.
+    pub(crate) fn migrated_from(&mut self, mut now: Value, until: Instant) -> io::Result<()> {
         loop {
-            let now = self.ask("query-migrate", json!({}))?;
             match now.get("status").and_then(Value::as_str) {
                 Some("completed") => return Ok(()),
                 Some("failed" | "cancelled") => {
@@ -114,6 +168,80 @@ impl Qmp {
                 _ if Instant::now() > until => return Err(io::ErrorKind::TimedOut.into()),
                 _ => sleep(AGAIN),
             }
+            now = self.ask("query-migrate", Value::Null)?;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, recvmsg};
+    use std::io::IoSliceMut;
+    use std::thread;
+
+    /// A monitor that says these lines, whatever it is told, after its greeting.
+    fn monitor(says: &'static str) -> (UnixStream, thread::JoinHandle<(String, usize)>) {
+        let (ours, mut theirs) = UnixStream::pair().unwrap();
+        let heard = thread::spawn(move || {
+            let greeting = r#"{"QMP": {"version": {"qemu": {"micro": 22, "minor": 2, "major": 7}}}}"#;
+            theirs.write_all(format!("{greeting}\n{says}").as_bytes()).unwrap();
+            let (mut heard, mut given) = (Vec::new(), 0);
+            loop {
+                let mut bytes = [0; 4096];
+                let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(4))];
+                let mut control = RecvAncillaryBuffer::new(&mut space);
+                let mut parts = [IoSliceMut::new(&mut bytes)];
+                let got = recvmsg(&theirs, &mut parts, &mut control, RecvFlags::empty()).unwrap().bytes;
+                for message in control.drain() {
+                    if let RecvAncillaryMessage::ScmRights(rights) = message {
+                        given += rights.count();
+                    }
+                }
+                if got == 0 {
+                    return (String::from_utf8(heard).unwrap(), given);
+                }
+                heard.extend_from_slice(&bytes[..got]);
+            }
+        });
+        (ours, heard)
+    }
+
+    const PATIENCE: Duration = Duration::from_secs(20);
+
+    #[test]
+    fn what_is_asked_at_once_is_answered_in_turn() {
+        let says = concat!(
+            "{\"return\": {}}\n{\"return\": {\"enabled\": false}}\n{\"return\": {}}\n",
+            "{\"event\": \"MIGRATION\"}\n{\"return\": {\"status\": \"completed\"}}\n",
+            "{\"event\": \"RESUME\"}\n{\"return\": {}}\n{\"event\": \"STOP\"}\n{\"return\": {}}\n",
+            "{\"return\": {\"status\": \"paused\"}}\n",
+        );
+        let (stream, heard) = monitor(says);
+        let (mut qmp, [kvm]) = Qmp::new(stream, PATIENCE, [("query-kvm", Value::Null)]).unwrap();
+        assert_eq!(qmp.version, "7.2.22");
+        assert_eq!(kvm, json!({ "enabled": false }));
+        let then = [("query-migrate", Value::Null)];
+        let [now] = qmp.give_and_ask("state", std::io::stdin().as_fd(), then).unwrap();
+        qmp.migrated_from(now, Instant::now()).unwrap();
+        qmp.ask("cont", Value::Null).unwrap();
+        assert!(qmp.runs().unwrap(), "it has said so");
+        qmp.ask("stop", Value::Null).unwrap();
+        assert!(!qmp.runs().unwrap(), "it was asked");
+        drop(qmp);
+        let (heard, given) = heard.join().unwrap();
+        let expected = concat!(
+            "{\"execute\":\"qmp_capabilities\"}\n{\"execute\":\"query-kvm\"}\n",
+            "{\"arguments\":{\"fdname\":\"state\"},\"execute\":\"getfd\"}\n{\"execute\":\"query-migrate\"}\n",
+            "{\"execute\":\"cont\"}\n{\"execute\":\"stop\"}\n{\"execute\":\"query-status\"}\n",
+        );
+        assert_eq!((heard.as_str(), given), (expected, 1));
+    }
+
+    #[test]
+    fn who_is_no_monitor_is_not_spoken_to() {
+        let (ours, mut theirs) = UnixStream::pair().unwrap();
+        theirs.write_all(b"{\"hello\": 1}\n").unwrap();
+        assert_eq!(Qmp::new(ours, PATIENCE, []).unwrap_err().kind(), io::ErrorKind::InvalidData);
     }
 }

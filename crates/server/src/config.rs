@@ -1,6 +1,7 @@
 //! What the operator of a service decides: one TOML file, then `COFFERDAM_…` variables, then flags. Every key is
 //! documented in docs/serve.md; one that is not known is an error.
 
+use cofferdam_engine::EngineError;
 use cofferdam_model::{Bytes, Span};
 use serde::Deserialize;
 use std::path::{Path, PathBuf};
@@ -10,8 +11,8 @@ use std::time::Duration;
 pub enum ConfigError {
     #[error("cannot read the configuration {path}: {source}")]
     Unreadable { path: PathBuf, source: std::io::Error },
-    #[error("{path}: {message}")]
-    File { path: PathBuf, message: String },
+    #[error(transparent)]
+    File(#[from] EngineError),
     #[error("`{key}`: {message}")]
     Value { key: &'static str, message: String },
 }
@@ -129,10 +130,7 @@ impl Config {
             Some(path) => {
                 let text = std::fs::read_to_string(path)
                     .map_err(|source| ConfigError::Unreadable { path: path.to_owned(), source })?;
-                toml::from_str(&text).map_err(|error| ConfigError::File {
-                    path: path.to_owned(),
-                    message: error.to_string().trim_end().to_owned(),
-                })?
+                cofferdam_engine::parse_toml(path, &text)?
             }
         };
         if let Some(path) = &config.e2b.policy {
@@ -185,7 +183,9 @@ mod tests {
         let config =
             with("listen = \"0.0.0.0:80\"\ndomain = \"sbx.example.com\"\n[limits]\nbody = \"1M\"").unwrap();
         assert_eq!((config.listen.as_str(), config.limits.body), ("127.0.0.1:1", Bytes(1 << 20)));
-        assert!(with("lissten = \"x\"").unwrap_err().to_string().contains("lissten"));
+        let mistake = with("domain = \"x.example\"\nlissten = \"x\"").unwrap_err().to_string();
+        assert!(mistake.contains("serve.toml:2: unknown field `lissten`"), "{mistake}");
+        assert!(mistake.contains("did you mean `listen`?"), "{mistake}");
         assert!(with("domain = \"https://x\"").is_err());
         assert!(with("[limits]\nrate = 0").is_err());
     }

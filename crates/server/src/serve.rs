@@ -97,12 +97,11 @@ async fn run(
     let tls = tls::open(&config.tls, config.domain.as_deref(), engine.home().path())?;
     let url = url(&config, local, tls.is_some());
     let authority = tls.as_ref().and_then(|tls| tls.authority.clone());
-    let told = Started { domain: config.domain.clone(), authority, ..first_keys(&keys, url)? };
     let held = log.clone();
     let house = engine.hold_here(Arc::new(move |line| held.warn("session", json!({ "what": line }))))?;
     let reading = |source| ServeError::Io { doing: "read the service's sandboxes", source };
     let (sandboxes, kept) = Sandboxes::open(engine.home().path()).map_err(reading)?;
-    let draining = AtomicBool::new(false);
+    let (draining, domain) = (AtomicBool::new(false), config.domain.clone());
     let owners = Owners::open(engine.home().path()).map_err(reading)?;
     let fetched = Fetched::open(engine.home().path()).map_err(reading)?;
     let (guard, gates) = (Guard::default(), Gates::default());
@@ -121,6 +120,8 @@ async fn run(
         builds: Default::default(),
     });
     life::recover(&app, kept);
+    // Last of what may fail: keys are told once, and those of a start that failed would be known to nobody.
+    let told = Started { domain, authority, ..first_keys(&app.keys, url)? };
     app.log.info("serving", json!({ "address": local.to_string() }));
     started(&told);
     accept(&app, &listener, tls.map(|tls| tls.acceptor), stop).await?;

@@ -30,10 +30,15 @@ fn dir(app: &State) -> PathBuf {
     app.engine.home().path().join("service").join("snapshots")
 }
 
+/// Each with where it lies.
+fn entries(app: &State) -> impl Iterator<Item = (PathBuf, Kept)> {
+    let entries = std::fs::read_dir(dir(app)).into_iter().flatten().flatten().map(|entry| entry.path());
+    entries.filter_map(|path| disk::read(&path).ok()?.map(|kept| (path, kept)))
+}
+
 /// The newest first.
 pub(crate) fn all(app: &State, tenant: &str) -> Vec<Kept> {
-    let entries = std::fs::read_dir(dir(app)).into_iter().flatten().flatten();
-    let mut all: Vec<Kept> = entries.filter_map(|entry| disk::read(&entry.path()).ok()?).collect();
+    let mut all: Vec<Kept> = entries(app).map(|(_, kept)| kept).collect();
     all.retain(|kept| kept.tenant == tenant);
     all.sort_by(|one, other| (other.taken_us, &other.id).cmp(&(one.taken_us, &one.id)));
     all
@@ -71,24 +76,47 @@ pub(crate) async fn take(
             (record.tenant.clone(), record.template.clone(), record.adds.clone())
         };
         let id = canonical(name.as_deref().unwrap_or(&files));
-        let before = find(app, &tenant, &id);
-        let kept =
-            Kept { id, tenant, sandbox: sandbox.id.to_string(), template, files, taken_us: now_us(), adds };
-        write(app, &kept)?;
-        before.iter().for_each(|before| discard(app, before));
-        Ok(kept)
+        let sandbox = sandbox.id.to_string();
+        put(app, Kept { id, tenant, sandbox, template, files, taken_us: now_us(), adds })
     })
     .await
+}
+
+/// Gives the same files another name.
+pub(crate) fn name(app: &State, kept: &Kept, id: String) -> Result<Kept, EngineError> {
+    put(app, Kept { id, taken_us: now_us(), ..kept.clone() })
+}
+
+fn put(app: &State, kept: Kept) -> Result<Kept, EngineError> {
+    let before = find(app, &kept.tenant, &kept.id).filter(|before| before.files != kept.files);
+    write(app, &kept)?;
+    before.iter().for_each(|before| discard(app, before));
+    Ok(kept)
 }
 
 /// On file.
 pub(crate) fn write(app: &State, kept: &Kept) -> Result<(), EngineError> {
     let failed = |source| EngineError::Io { doing: "keep the snapshot on file", source };
     disk::make_dir(&dir(app)).map_err(failed)?;
-    disk::write(&dir(app).join(format!("{}.json", kept.files)), kept).map_err(failed)
+    disk::write(&file(app, kept), kept).map_err(failed)
 }
 
+/// Of one name for these files.
+fn file(app: &State, kept: &Kept) -> PathBuf {
+    let digest = cofferdam_seal::digest(kept.id.as_bytes());
+    let name: String = digest.as_bytes().iter().take(8).map(|byte| format!("{byte:02x}")).collect();
+    dir(app).join(format!("{}.{name}.json", kept.files))
+}
+
+/// Forgets a name, and with the last of them the files.
 pub(crate) fn discard(app: &State, kept: &Kept) {
-    let _ = std::fs::remove_file(dir(app).join(format!("{}.json", kept.files)));
-    let _ = app.house.forget(&kept.files);
+    let (named, others): (Vec<_>, Vec<_>) = entries(app)
+        .filter(|(_, other)| other.files == kept.files)
+        .partition(|(_, other)| (&other.tenant, &other.id) == (&kept.tenant, &kept.id));
+    for (path, _) in named {
+        let _ = std::fs::remove_file(path);
+    }
+    if others.is_empty() {
+        let _ = app.house.forget(&kept.files);
+    }
 }

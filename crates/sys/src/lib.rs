@@ -52,6 +52,7 @@ pub mod freestanding;
 pub mod landlock;
 pub mod late;
 pub mod reap;
+pub mod schedule;
 pub mod signal;
 pub mod spawn;
 pub mod terminal;

@@ -2,7 +2,7 @@
 
 use crate::syscall::syscall;
 use rustix::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
-use rustix::fs::CWD;
+use rustix::fs::{CWD, Mode, OFlags};
 use rustix::io::Errno;
 use rustix::mount::{MoveMountFlags, OpenTreeFlags, move_mount, open_tree};
 use rustix::thread::{ThreadNameSpaceType, move_into_thread_name_spaces};
@@ -20,29 +20,6 @@ pub fn ticks_per_ms() -> u64 {
     std::thread::sleep(MOMENT);
     let (ticks, passed) = (count().wrapping_sub(first), began.elapsed());
     (u128::from(ticks) * 1_000_000 / passed.as_nanos().max(1)) as u64
-}
-
-/// Mixes what the host has given into the kernel's pool, counts it, and has the kernel draw from it at once: two
-/// copies of a machine have the same pool, and would give out the same numbers.
-pub fn renew_entropy(seed: &[u8]) -> Result<(), Errno> {
-    const RNDADDENTROPY: usize = 0x4008_5203;
-    const RNDRESEEDCRNG: usize = 0x5207;
-    let flags = rustix::fs::OFlags::WRONLY | rustix::fs::OFlags::CLOEXEC;
-    let pool = rustix::fs::open("/dev/urandom", flags, rustix::fs::Mode::empty())?;
-    // `struct rand_pool_info`: bits, bytes, and the bytes themselves.
-    let mut told = Vec::with_capacity(8 + seed.len());
-    told.extend_from_slice(&((seed.len() * 8) as i32).to_ne_bytes());
-    told.extend_from_slice(&(seed.len() as i32).to_ne_bytes());
-    told.extend_from_slice(seed);
-    // SAFETY: the pointer is to the whole structure, which says how long it is and is alive for the call.
-    unsafe {
-        syscall(
-            libc::SYS_ioctl as usize,
-            [pool.as_fd().as_raw_fd() as usize, RNDADDENTROPY, told.as_ptr() as usize],
-        )
-    }?;
-    // SAFETY: takes no pointer.
-    unsafe { syscall(libc::SYS_ioctl as usize, [pool.as_fd().as_raw_fd() as usize, RNDRESEEDCRNG]) }.map(drop)
 }
 
 /// How many bytes of a socket the other end has not read.
@@ -108,34 +85,95 @@ pub fn called_by_host(socket: BorrowedFd<'_>) -> Result<OwnedFd, Errno> {
     }
 }
 
-/// Puts files over others, in the mount namespace that this is the descriptor of, or of the process that it is; what is not
-/// there is left out. Another process is told what its host is called. A thread of its own goes there and does not come
-/// back.
-pub fn cover(
-    mounts: BorrowedFd<'_>,
-    files: &[(PathBuf, PathBuf)],
-    (process, host): (BorrowedFd<'_>, &str),
-) -> Result<(), Errno> {
-    let clone = OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC;
-    let trees = files.iter().map(|(from, at)| Ok((open_tree(CWD, from, clone)?, at)));
-    let trees = trees.collect::<Result<Vec<_>, Errno>>()?;
-    let there = || -> Result<(), Errno> {
-        move_into_thread_name_spaces(process, ThreadNameSpaceType::HOST_NAME_AND_NIS_DOMAIN_NAME)?;
-        rustix::system::sethostname(host.as_bytes())?;
-        if trees.is_empty() {
-            return Ok(());
+/// The namespaces that a thread is at home in, open, so that it comes back from others.
+#[derive(Debug)]
+pub struct Home {
+    mounts: OwnedFd,
+    names: OwnedFd,
+}
+
+impl Home {
+    pub fn of_this_thread() -> Result<Self, Errno> {
+        let open = |name: &str| {
+            let path = format!("/proc/thread-self/ns/{name}");
+            rustix::fs::open(path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())
+        };
+        Ok(Self { mounts: open("mnt")?, names: open("uts")? })
+    }
+
+    /// What a thread that cannot come back does next it would do elsewhere: the program ends.
+    fn come_back(&self, from_mounts: bool) {
+        let names = ThreadNameSpaceType::HOST_NAME_AND_NIS_DOMAIN_NAME;
+        let back = move_into_thread_name_spaces(self.names.as_fd(), names).and_then(|()| match from_mounts {
+            true => move_into_thread_name_spaces(self.mounts.as_fd(), ThreadNameSpaceType::MOUNT),
+            false => Ok(()),
+        });
+        if back.is_err() {
+            std::process::abort();
         }
-        // SAFETY: only this thread's own root and directory become its own; no other thread sees a difference.
-        unsafe { rustix::thread::unshare_unsafe(rustix::thread::UnshareFlags::FS) }?;
-        move_into_thread_name_spaces(mounts, ThreadNameSpaceType::MOUNT)?;
-        for (tree, at) in &trees {
-            if let Ok(real) = std::fs::canonicalize(at) {
-                move_mount(tree, c"", CWD, &real, MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH)?;
+    }
+
+    /// Puts files over others, in the mount namespace that this is the descriptor of, or of the process that it is; what is
+    /// not there is left out. Another process is told what its host is called. By the thread whose home this is, which goes
+    /// there and comes back.
+    pub fn cover(
+        &self,
+        mounts: BorrowedFd<'_>,
+        files: &[(PathBuf, PathBuf)],
+        (process, host): (BorrowedFd<'_>, &str),
+    ) -> Result<(), Errno> {
+        let clone = OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC;
+        let trees = files.iter().map(|(from, at)| Ok((open_tree(CWD, from, clone)?, at)));
+        let trees = trees.collect::<Result<Vec<_>, Errno>>()?;
+        let mut left = false;
+        let mut there = || -> Result<(), Errno> {
+            move_into_thread_name_spaces(process, ThreadNameSpaceType::HOST_NAME_AND_NIS_DOMAIN_NAME)?;
+            rustix::system::sethostname(host.as_bytes())?;
+            if trees.is_empty() {
+                return Ok(());
             }
-        }
-        Ok(())
-    };
-    std::thread::scope(|scope| scope.spawn(there).join().unwrap_or(Err(Errno::IO)))
+            // SAFETY: only this thread's own root and directory become its own; no other thread sees a difference.
+            unsafe { rustix::thread::unshare_unsafe(rustix::thread::UnshareFlags::FS) }?;
+            move_into_thread_name_spaces(mounts, ThreadNameSpaceType::MOUNT)?;
+            left = true;
+            for (tree, at) in &trees {
+                if let Ok(real) = std::fs::canonicalize(at) {
+                    move_mount(tree, c"", CWD, &real, MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH)?;
+                }
+            }
+            Ok(())
+        };
+        let done = there();
+        self.come_back(left);
+        done
+    }
+}
+
+/// The kernel's pool of random numbers, open.
+#[derive(Debug)]
+pub struct Pool(OwnedFd);
+
+impl Pool {
+    pub fn open() -> Result<Self, Errno> {
+        rustix::fs::open("/dev/urandom", OFlags::WRONLY | OFlags::CLOEXEC, Mode::empty()).map(Self)
+    }
+
+    /// Mixes what the host has given into it, counts it, and has the kernel draw from it at once: two copies of a machine
+    /// have the same pool, and would give out the same numbers.
+    pub fn renew(&self, seed: &[u8]) -> Result<(), Errno> {
+        const RNDADDENTROPY: usize = 0x4008_5203;
+        const RNDRESEEDCRNG: usize = 0x5207;
+        // `struct rand_pool_info`: bits, bytes, and the bytes themselves.
+        let mut told = Vec::with_capacity(8 + seed.len());
+        told.extend_from_slice(&((seed.len() * 8) as i32).to_ne_bytes());
+        told.extend_from_slice(&(seed.len() as i32).to_ne_bytes());
+        told.extend_from_slice(seed);
+        let pool = self.0.as_raw_fd() as usize;
+        // SAFETY: the pointer is to the whole structure, which says how long it is and is alive for the call.
+        unsafe { syscall(libc::SYS_ioctl as usize, [pool, RNDADDENTROPY, told.as_ptr() as usize]) }?;
+        // SAFETY: takes no pointer.
+        unsafe { syscall(libc::SYS_ioctl as usize, [pool, RNDRESEEDCRNG]) }.map(drop)
+    }
 }
 
 #[cfg(test)]

@@ -17,6 +17,7 @@ pub(crate) mod number {
     pub(crate) const EXECVE: usize = 59;
     pub(crate) const EXIT: usize = 60;
     pub(crate) const WAIT4: usize = 61;
+    pub(crate) const SCHED_SETSCHEDULER: usize = 144;
     pub(crate) const EXIT_GROUP: usize = 231;
     pub(crate) const SIGNALFD4: usize = 289;
     pub(crate) const DUP3: usize = 292;
@@ -32,6 +33,7 @@ pub(crate) mod number {
     pub(crate) const SIGNALFD4: usize = 74;
     pub(crate) const EXIT: usize = 93;
     pub(crate) const EXIT_GROUP: usize = 94;
+    pub(crate) const SCHED_SETSCHEDULER: usize = 119;
     pub(crate) const RT_SIGACTION: usize = 134;
     pub(crate) const RT_SIGPROCMASK: usize = 135;
     pub(crate) const CLONE: usize = 220;

@@ -41,8 +41,8 @@ pub enum ArchiveError {
     Empty,
     #[error("the bundle unfolds to more than {0} bytes")]
     TooLarge(u64),
-    #[error("the trace {0} is here already: remove it first")]
-    Exists(SessionId),
+    #[error("the trace {id} is here already: to take it in anew, remove `{dir}` first")]
+    Exists { id: SessionId, dir: PathBuf },
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -125,7 +125,9 @@ pub fn unpack(from: impl Read, traces: &Path, max: u64) -> Result<SessionId, Arc
             let _ = staging.keep();
             Ok(id)
         }
-        Err(error) if error.kind() == io::ErrorKind::DirectoryNotEmpty => Err(ArchiveError::Exists(id)),
+        Err(error) if error.kind() == io::ErrorKind::DirectoryNotEmpty => {
+            Err(ArchiveError::Exists { id, dir: target })
+        }
         Err(error) => Err(failed(&target)(error)),
     }
 }

@@ -106,13 +106,15 @@ impl Ours {
         Ok(took)
     }
 
-    /// Waits until the pool is full.
+    /// Waits until the pool is full: one that is still being prepared takes a processor.
     fn fill(&self) -> Result<(), VmError> {
         let until = Instant::now() + Duration::from_secs(60);
         loop {
             let told: serde_json::Value = serde_json::from_str(&self.call(&["pool", "ls", "--json"])?)?;
-            match told["kinds"][0]["ready"].as_u64() {
-                Some(ready) if ready > 0 => return Ok(()),
+            let kinds = told["kinds"].as_array().map_or(&[][..], Vec::as_slice);
+            let ready = |kind: &serde_json::Value| kind["ready"].as_u64();
+            match kinds.iter().map(ready).min() {
+                Some(Some(ready)) if Some(ready) >= told["size"].as_u64() => return Ok(()),
                 _ if Instant::now() > until => return Err(VmError::Nothing("the pool".into())),
                 _ => std::thread::sleep(Duration::from_millis(20)),
             }

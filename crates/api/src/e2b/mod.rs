@@ -22,8 +22,8 @@ pub use sandbox::{
     Refresh, Snapshot, SnapshotTaken, State, Timeout, VolumeMount,
 };
 pub use template::{
-    BuildAsked, BuildLog, BuildReason, BuildRequest, BuildStatus, BuildStep, ImageRegistry, NewBuild,
-    UploadLink,
+    BuildAsked, BuildLog, BuildReason, BuildRequest, BuildStatus, BuildStep, ImageRegistry, NewBuild, Tag,
+    Tagged, TagsAssigned, TagsRemoved, UploadLink,
 };
 
 use serde::{Deserialize, Serialize};

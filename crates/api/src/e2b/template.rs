@@ -13,6 +13,37 @@ pub struct NewBuild {
     pub tags: Option<Vec<String>>,
 }
 
+/// `POST /templates/tags`.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+pub struct TagsAssigned {
+    /// `name:tag` of what is there.
+    pub target: String,
+    pub tags: Vec<String>,
+}
+
+/// `DELETE /templates/tags`.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+pub struct TagsRemoved {
+    pub name: String,
+    pub tags: Vec<String>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Tagged {
+    #[serde(rename = "buildID")]
+    pub build_id: String,
+    pub tags: Vec<String>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Tag {
+    pub tag: String,
+    #[serde(rename = "buildID")]
+    pub build_id: String,
+    pub created_at: String,
+}
+
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct BuildAsked {

@@ -5,7 +5,7 @@ use crate::command::run::BY;
 use crate::output::{Failure, Output, Paint};
 use crate::progress::Progress;
 use crate::story::printable;
-use cofferdam_engine::gate::{GateResult, Gated, History, Options, SessionVerdict, Verdict};
+use cofferdam_engine::gate::{GateResult, Gated, History, Options, Verdict};
 use cofferdam_engine::{Engine, Stop, suite, until_signalled};
 use serde_json::json;
 use std::path::{Path, PathBuf};
@@ -89,10 +89,7 @@ fn told(result: &GateResult, out: Option<&Path>, output: &Output) -> String {
     const SESSIONS: usize = 20;
     const REASONS: usize = 3;
     let mut text = String::new();
-    let mut bad: Vec<&SessionVerdict> =
-        result.sessions.iter().filter(|one| one.outcome != Verdict::Pass || one.is_flaky()).collect();
-    bad.sort_by_key(|one| std::cmp::Reverse(one.outcome));
-    for session in bad.iter().take(SESSIONS) {
+    for session in result.sessions.to_look_at().take(SESSIONS) {
         text.push_str(&format!(
             "{}  {}\n",
             painted(session.outcome, output),
@@ -106,8 +103,9 @@ fn told(result: &GateResult, out: Option<&Path>, output: &Output) -> String {
         }
         text.push_str(&format!("      {}\n", output.paint(Paint::Dim, session.reproduce.join(" "))));
     }
-    if bad.len() > SESSIONS {
-        text.push_str(&format!("… and {} more sessions\n", bad.len() - SESSIONS));
+    let more = result.sessions.count_to_look_at().saturating_sub(SESSIONS);
+    if more > 0 {
+        text.push_str(&format!("… and {more} more sessions\n"));
     }
     text.push_str(&format!("{}: {}\n", painted(result.outcome, output), result.why.join("; ")));
     if let Some(out) = out {

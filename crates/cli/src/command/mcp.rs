@@ -3,6 +3,7 @@
 
 use crate::args::{Mcp, McpCommand, Wrap};
 use crate::command::run::{self, BY};
+use crate::command::trace_out::TraceOut;
 use crate::output::{Failure, Output};
 use cofferdam_engine::{Engine, Run, ToolServer};
 use cofferdam_model::Changes;
@@ -50,6 +51,7 @@ fn wrap(home: Option<PathBuf>, wrap: Wrap, output: &Output) -> Result<u8, Failur
     }
     let policy = spec.policy.clone();
     let engine = Engine::open(home)?;
+    let trace_out = TraceOut::open(wrap.trace_out)?;
     let outcome = engine.run(Run {
         spec,
         stdio: run::stdio()?,
@@ -61,8 +63,8 @@ fn wrap(home: Option<PathBuf>, wrap: Wrap, output: &Output) -> Result<u8, Failur
         by: BY.into(),
         stop: None,
     })?;
-    if let Some(path) = wrap.trace_out {
-        run::copy_trace(&engine, &outcome, &path)?;
+    if let Some(out) = trace_out {
+        out.write(&engine, &outcome)?;
     }
     run::report(&outcome, output);
     run::denied(&outcome, policy.as_deref(), output);

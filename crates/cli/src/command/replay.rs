@@ -1,7 +1,8 @@
 //! `cofferdam replay`: one recorded session again, from its recorded responses. Output and exit code are the
 //! command's own; what was asked for and never recorded makes it 3 where a person should look.
 
-use super::run::{BY, code, copy_trace, denied, report, stdio, variable};
+use super::run::{BY, code, denied, report, stdio, variable};
+use super::trace_out::TraceOut;
 use crate::args;
 use crate::output::{Failure, Output};
 use crate::story::replay::why;
@@ -34,6 +35,7 @@ pub(crate) fn run(home: Option<PathBuf>, args: Box<args::Replay>, output: &Outpu
         policy: args.policy.clone(),
         pins: Pins { clock: args.clock, seed: args.seed },
     };
+    let trace_out = TraceOut::open(args.trace_out.clone())?;
     let replayed = engine.replay(
         recorded,
         how,
@@ -49,8 +51,8 @@ pub(crate) fn run(home: Option<PathBuf>, args: Box<args::Replay>, output: &Outpu
             stop: None,
         },
     )?;
-    if let Some(path) = &args.trace_out {
-        copy_trace(&engine, &replayed.outcome, path)?;
+    if let Some(out) = trace_out {
+        out.write(&engine, &replayed.outcome)?;
     }
     tell(&replayed, policy.as_deref(), output);
     Ok(if replayed.wants_review() { REVIEW } else { code(&replayed.outcome) })
@@ -109,6 +111,10 @@ fn tell(replayed: &Replayed, policy: Option<&Path>, output: &Output) {
     }
     line.push_str(&format!("; {}", likeness(replayed)));
     output.remark(line);
+    if !replayed.same_input {
+        output
+            .remark("its input is not what it was then: a trace holds no byte of stdin, so pipe the same in");
+    }
     for missed in tally.missed.iter().take(TOLD) {
         output.remark(miss(missed));
     }
@@ -186,6 +192,7 @@ fn data(replayed: &Replayed) -> Value {
         "exit": outcome.exit.code(),
         "exit_then": replayed.exit_then.map(|exit| exit.code()),
         "outputs": outputs,
+        "same_input": replayed.same_input,
         "recorded": tally.recorded,
         "served": tally.served,
         "normalised": tally.normalised,

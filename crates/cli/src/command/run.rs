@@ -1,9 +1,10 @@
 //! `cofferdam run`: one command, one sandbox, one trace. Input, output and exit code are the command's own.
 
+use super::trace_out::TraceOut;
 use crate::args;
 use crate::output::{Failure, Output};
 use crate::story::{fit, printable, wrap};
-use cofferdam_engine::{Early, Engine, Outcome, Run, Stdio, Trace, load_spec};
+use cofferdam_engine::{Early, Engine, Outcome, Run, Stdio, load_spec};
 use cofferdam_model::{ChangeOp, Changes, Exit, FileChange, SessionSpec};
 use serde_json::json;
 use std::fs::File;
@@ -24,12 +25,12 @@ pub(crate) fn run(
 ) -> Result<u8, Failure> {
     let terminal = io::stdin().is_terminal() && io::stdout().is_terminal();
     let tty = (args.tty || terminal) && !args.no_tty;
-    let trace_out = args.trace_out.clone();
-    let args::Run { asked, command, .. } = *args;
+    let args::Run { asked, command, trace_out, .. } = *args;
     let durable = asked.durable;
     let spec = spec(asked, command, default_changes())?;
     let policy = spec.policy.clone();
     let engine = Engine::open(home)?;
+    let trace_out = TraceOut::open(trace_out)?;
     let asked = Run {
         spec,
         stdio: stdio()?,
@@ -42,8 +43,8 @@ pub(crate) fn run(
         stop: None,
     };
     let outcome = engine.run_from(early, asked)?;
-    if let Some(path) = trace_out {
-        copy_trace(&engine, &outcome, &path)?;
+    if let Some(out) = trace_out {
+        out.write(&engine, &outcome)?;
     }
     report(&outcome, output);
     denied(&outcome, policy.as_deref(), output);
@@ -133,7 +134,8 @@ fn default_changes() -> Changes {
 /// Lists the changes and asks. No answer, or no terminal, is a no.
 pub(crate) fn ask(changes: &[FileChange]) -> bool {
     let mut err = io::stderr().lock();
-    let _ = writeln!(err, "\ncofferdam: the command changed {} paths:", changes.len());
+    let plural = if changes.len() == 1 { "" } else { "s" };
+    let _ = writeln!(err, "\ncofferdam: the command changed {} path{plural}:", changes.len());
     for change in changes.iter().take(20) {
         let _ = writeln!(err, "  {} {}", mark(change.op), change.path);
     }
@@ -152,15 +154,6 @@ pub(crate) fn mark(op: ChangeOp) -> &'static str {
         ChangeOp::Modified => "~",
         ChangeOp::Renamed => ">",
         ChangeOp::Deleted => "-",
-    }
-}
-
-pub(crate) fn copy_trace(engine: &Engine, outcome: &Outcome, path: &Path) -> Result<(), Failure> {
-    let trace = Trace { id: Some(outcome.session.clone()), path: outcome.trace.clone() };
-    let mut file = File::create(path)?;
-    match path.extension().is_some_and(|extension| extension == "jsonl") {
-        true => Ok(engine.export_events(&trace, &mut file)?),
-        false => Ok(engine.export_bundle(&trace, file)?),
     }
 }
 

@@ -50,8 +50,8 @@ fn add(secrets: &Secrets<'_>, add: SecretAdd, output: &Output) -> Result<u8, Fai
     let SecretEntry { name, env, hosts, places, live, source, .. } = &kept.entry;
     let stored = if *live { format!("read from {source} for every session") } else { "stored".to_owned() };
     let said = format!(
-        "added {name}: {stored}; inside, ${env} holds a placeholder\n  for  {}\n  as   {}\n\n  cofferdam run --secret {name} -- CMD\n",
-        hosts.join(" "),
+        "added {name}: {stored}; inside, ${env} holds a placeholder\n  for  {}\n  as   {}\n\n  cofferdam run --policy FILE --secret {name} -- CMD\n",
+        story::wrap(&hosts.join(" "), 7, 80),
         places.join(" "),
     );
     tell(&kept, &said, output)

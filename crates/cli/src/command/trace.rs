@@ -4,6 +4,7 @@ mod diff;
 mod query;
 
 use crate::args::{Format, Trace as Args, TraceCommand};
+use crate::command::trace_out::unwritable;
 use crate::output::{Failure, Output, Paint};
 use crate::story;
 use cofferdam_engine::{Engine, State, Summary, TraceState, Verification};
@@ -24,7 +25,7 @@ pub(crate) fn run(home: Option<PathBuf>, args: Args, output: &Output) -> Result<
         TraceCommand::Verify { trace, key } => verify(&engine, &trace, &key, output),
         TraceCommand::Export { trace, format, out, to } => match to {
             Some(to) => query::post(&engine, &trace, format, &to),
-            None => export(&engine, &trace, format, out.as_deref()),
+            None => export(&engine, &trace, format, out.as_deref(), output),
         },
         TraceCommand::Query(asked) => query::run(&engine, asked, output),
         TraceCommand::Diff { base, new, full } => diff::run(&engine, &base, &new, full, output),
@@ -60,7 +61,9 @@ fn row(trace: &Summary) -> String {
     };
     let exit = trace.exit.map_or_else(|| "-".into(), |exit| exit.code().to_string());
     let command = story::fit(&story::command_line(&trace.command), 80 - 62);
-    format!("{}  {:<16}  {state:<10}  {exit:>6}  {command}\n", trace.id, story::minute(trace.started_us))
+    // One whose first event could not be written has no time.
+    let started = if trace.started_us == 0 { "-".into() } else { story::minute(trace.started_us) };
+    format!("{}  {started:<16}  {state:<10}  {exit:>6}  {command}\n", trace.id)
 }
 
 fn show(engine: &Engine, name: &str, full: bool, output: &Output) -> Result<u8, Failure> {
@@ -92,29 +95,36 @@ fn verify(engine: &Engine, name: &str, keys: &[PathBuf], output: &Output) -> Res
 }
 
 fn verdict(found: &Verification, output: &Output) -> String {
-    let signer = found.signer.map_or_else(|| "nobody".into(), |key| key.to_string()[..16].to_owned());
-    let what = format!("{} events, {} signed by key {signer}", found.events, found.signed);
+    let what = match found.signer {
+        Some(key) => {
+            format!("{} events, {} signed by key {:.16}", found.events, found.signed, key.to_string())
+        }
+        None => format!("{} events, none signed", found.events),
+    };
     match found.state {
         State::Valid => {
             format!("{}: {what}; {} payloads\n", output.paint(Paint::Good, "valid"), found.payloads.sound)
         }
         State::Incomplete { live } => {
-            let why =
-                if live { "its session is still running" } else { "its writer ended before it was sealed" };
+            let why = if live {
+                "its session is still running"
+            } else {
+                "its writer ended before it was sealed, or its end was cut off"
+            };
             let tail = if found.torn_tail { "; the last line is torn" } else { "" };
             let unsigned = found.unsigned();
             let word = output.paint(Paint::Care, "incomplete");
-            format!("{word}: {why}; {what}, {unsigned} sound but unsigned{tail}\n")
+            format!("{word}: {why};\n  {what}, {unsigned} sound but unsigned{tail}\n")
         }
         State::Broken => {
             let word = output.paint(Paint::Bad, "broken");
             match &found.first_bad {
                 Some(bad) => {
                     let kind = bad.kind.as_deref().map(|kind| format!(" ({kind})")).unwrap_or_default();
-                    format!(
-                        "{word}: event {}{kind} on line {}: {}\n  before it: {what}\n",
-                        bad.seq, bad.line, bad.reason
-                    )
+                    let line = format!("event {}{kind} on line {}: {}", bad.seq, bad.line, bad.reason);
+                    // A payload is looked at once all events are known to hang together.
+                    let of = if found.events > bad.seq { "all of it" } else { "before it" };
+                    format!("{word}: {}\n  {of}: {what}\n", story::wrap(&line, 2, 72))
                 }
                 None => format!("{word}: {what}\n"),
             }
@@ -122,11 +132,17 @@ fn verdict(found: &Verification, output: &Output) -> String {
     }
 }
 
-fn export(engine: &Engine, name: &str, format: Format, out: Option<&Path>) -> Result<u8, Failure> {
+fn export(
+    engine: &Engine,
+    name: &str,
+    format: Format,
+    out: Option<&Path>,
+    output: &Output,
+) -> Result<u8, Failure> {
     let trace = engine.find_trace(name)?;
     let mut to: Box<dyn io::Write> = match out {
-        Some(path) => Box::new(File::create(path)?),
-        None => Box::new(io::stdout().lock()),
+        Some(path) => Box::new(File::create(path).map_err(|error| unwritable("--out ", path, &error))?),
+        None => Box::new(output.stream()),
     };
     match format {
         Format::Jsonl => engine.export_events(&trace, &mut to)?,

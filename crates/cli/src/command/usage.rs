@@ -8,11 +8,24 @@ use cofferdam_model::{Bytes, SessionId};
 use serde_json::json;
 use std::path::PathBuf;
 
-pub(crate) fn run(home: Option<PathBuf>, session: Option<SessionId>, output: &Output) -> Result<u8, Failure> {
+pub(crate) fn run(home: Option<PathBuf>, session: Option<String>, output: &Output) -> Result<u8, Failure> {
     let engine = Engine::open(home)?;
     match session {
-        Some(session) => records(&engine, session, output),
+        Some(session) => records(&engine, find(&engine, &session)?, output),
         None => totals(&engine, output),
+    }
+}
+
+/// What an ended one has used is known by its id alone.
+fn find(engine: &Engine, name: &str) -> Result<SessionId, Failure> {
+    if let Ok(id) = name.parse() {
+        return Ok(id);
+    }
+    let known = engine.usage()?;
+    let mut found = known.iter().filter(|total| total.session.as_str().starts_with(name));
+    match (found.next(), found.next()) {
+        (Some(one), None) => Ok(one.session.clone()),
+        _ => Ok(engine.find_session(name)?),
     }
 }
 

@@ -4,6 +4,7 @@
 use crate::{each, site};
 use serde_json::Value;
 use std::fs;
+use std::process::Stdio;
 
 #[track_caller]
 fn readable(text: &str, width: usize) {
@@ -47,34 +48,40 @@ fn the_commands_are_these() {
     Usage: cofferdam [OPTIONS] <COMMAND>
 
     Commands:
-      run      Run a command in a sandbox and record it
-      replay   Run one recorded session again, from its recorded responses
-      trace    List, read, verify and move traces
-      key      Show, renew and trust signing keys
-      secret   Keep secrets that the inside uses and never sees
-      policy   Check, explain and test policy files
-      approve  Answer requests that wait for a person
-      session  Make, see, use and change sessions that live
-      mcp      Judge and record what tools do
-      record   Run a suite and store its traces as the baseline
-      gate     Run a suite, compare it with its baseline, and say pass, fail or
-               review
-      compare  Compare two traces, or two directories of them, without running
-               anything
-      verify   Check a gate's signed result
-      step     Tell of a workflow's steps, inside a session
-      pool     Keep sandboxes prepared, so that a session begins sooner
-      image    Take in, list and remove images for the roots of sandboxes
-      volume   Make, list and remove directories that sessions share and that
-               outlive them
-      usage    Tell what sessions that stay have used, in all or second by second
-      serve    Serve sandboxes to programs: E2B's SDKs, and REST
-      apikey   Make, list and revoke the keys of the service
-      tenant   Tell of the tenants of the service
-      doctor   Tell what this host can enforce, and the fix for each no
-      escape   Try to get out of a sandbox in every way we know, and tell what was
-               blocked
-      init     Write a starting set-up for the agent found here
+      run          Run a command in a sandbox and record it
+      replay       Run one recorded session again, from its recorded responses
+      trace        List, read, verify and move traces
+      key          Show, renew and trust signing keys
+      secret       Keep secrets that the inside uses and never sees
+      policy       Check, explain and test policy files
+      approve      Answer requests that wait for a person
+      session      Make, see, use and change sessions that live
+      mcp          Judge and record what tools do
+      record       Run a suite and store its traces as the baseline
+      gate         Run a suite, compare it with its baseline, and say pass, fail or
+                   review
+      compare      Compare two traces, or two directories of them, without running
+                   anything
+      verify       Check a gate's signed result
+      step         Tell of a workflow's steps, inside a session
+      pool         Keep sandboxes prepared, so that a session begins sooner
+      image        Take in, list and remove images for the roots of sandboxes
+      volume       Make, list and remove directories that sessions share and that
+                   outlive them
+      usage        Tell what sessions that stay have used, in all or second by
+                   second
+      serve        Serve sandboxes to programs: E2B's SDKs, and REST
+      apikey       Make, list and revoke the keys of the service
+      tenant       Tell of the tenants of the service
+      eval         Compute an expression over JSON that keeps to a schema; it can do
+                   nothing else
+      doctor       Tell what this host can enforce, and the fix for each no
+      escape       Try to get out of a sandbox in every way we know, and tell what
+                   was blocked
+      init         Write a starting set-up for the agent found here
+      completions  Print completions for a shell
+      man          Print the manual page, or that of one command, as in `man session
+                   exec`
 
     Options:
           --home <DIR>  State directory [default: $COFFERDAM_HOME, else the user's
@@ -123,8 +130,25 @@ fn completions_and_the_manual_are_printed() {
     for shell in ["bash", "zsh", "fish"] {
         assert!(site.call(&["completions", shell]).exits(0).out().contains("cofferdam"));
     }
-    assert!(site.call(&["man"]).exits(0).out().contains(".TH"));
+    assert!(site.call(&["man"]).exits(0).out().contains(".TH cofferdam 1"));
+    let page = site.call(&["man", "session", "exec"]).exits(0).out();
+    assert!(page.contains(".TH cofferdam-session-exec 1") && page.contains("\\-\\-detach"), "{page}");
+    assert!(site.call(&["man", "nonesuch"]).exits(2).err().contains("`nonesuch`"));
     site.call(&["completions", "nonesuch"]).exits(2);
+}
+
+#[test]
+fn a_reader_that_leaves_is_no_failure() {
+    let site = site();
+    site.run(&["true"]).exits(0);
+    for args in [&["completions", "bash"][..], &["man"], &["trace", "export", "latest"]] {
+        let mut command = site.call(args).command();
+        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        drop(child.stdout.take());
+        let done = child.wait_with_output().unwrap();
+        let err = String::from_utf8_lossy(&done.stderr);
+        assert!(done.status.success() && err.is_empty(), "{args:?}: {:?} {err}", done.status);
+    }
 }
 
 #[test]
@@ -150,4 +174,37 @@ fn an_error_is_json_where_json_is_asked_for() {
     assert_eq!(told["error"]["kind"], "error");
     assert!(told["error"]["message"].as_str().unwrap().contains("nonesuch"));
     assert!(site.call(&["trace", "ls", "--json"]).exits(0).out().trim() == "[]");
+    let done = site.call(&["trace", "ls", "--nonesuch", "--json"]).exits(2);
+    let told: Value = serde_json::from_str(done.err().trim()).unwrap();
+    assert_eq!((told["error"]["kind"].as_str(), told["exit"].as_i64()), (Some("usage"), Some(2)));
+    assert!(told["error"]["message"].as_str().unwrap().contains("--nonesuch"));
+}
+
+#[test]
+fn only_what_passes_a_code_through_answers_125() {
+    let site = site();
+    for args in
+        [&["run", "--nonesuch"][..], &["session", "exec", "--nonesuch"], &["mcp", "wrap", "--nonesuch"]]
+    {
+        site.call(args).exits(125);
+    }
+    for args in
+        [&["gate", "run", "--nonesuch"][..], &["mcp", "unpin", "nobody"], &["trace", "show", "run", "-x"]]
+    {
+        site.call(args).exits(2);
+    }
+}
+
+#[test]
+fn what_a_session_has_used_is_found_by_its_name_too() {
+    let site = site();
+    let id = site.call(&["session", "create", "--name", "used"]).exits(0).out();
+    site.call(&["session", "exec", "used", "--", "true"]).exits(0);
+    let told = |name: &str| site.call(&["usage", name, "--json"]).exits(0).out();
+    let by_id: Value = serde_json::from_str(&told(id.trim())).unwrap();
+    assert_eq!(by_id["total"]["session"].as_str(), Some(id.trim()));
+    assert!(told("used").contains(id.trim()));
+    site.call(&["session", "kill", "used"]).exits(0);
+    assert!(told(&id[..18]).contains(id.trim()));
+    assert!(site.call(&["usage", "nonesuch"]).exits(2).err().contains("nonesuch"));
 }

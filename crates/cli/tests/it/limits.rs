@@ -109,7 +109,7 @@ fn only_so_many_files_can_be_made() {
                 format!("cd {place}; n=0; while [ $n -lt 2000 ]; do n=$((n+1)); : > f$n || exit 9; done");
             let done = site.sh(&script).with(&["--inodes", "1000", "--changes", "discard"]).done();
             assert!(done.code() != 0 && done.err().contains("No space left"), "{place}: {}", done.err());
-            assert!(done.err().contains("files and directories"), "{place}: {}", done.err());
+            assert!(done.err().contains("limit of 1000 files and directories"), "{place}: {}", done.err());
             assert!(hit(site, "inodes").is_some());
             let fewer = script.replace("2000", "900");
             site.sh(&fewer).with(&["--inodes", "1000", "--changes", "discard"]).exits(0);

@@ -21,6 +21,8 @@ mod escape;
 #[cfg(test)]
 mod escape_score;
 #[cfg(test)]
+mod eval;
+#[cfg(test)]
 mod gate;
 #[cfg(test)]
 mod heed;

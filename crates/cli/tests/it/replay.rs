@@ -448,3 +448,16 @@ fn a_work_dir_may_be_another() {
         assert_eq!(done.exits(0).out(), "1\n");
     });
 }
+
+#[test]
+fn another_input_is_told() {
+    let site = crate::site();
+    site.run(&["cat"]).input("then").exits(0);
+    let id = site.traces().pop().unwrap();
+    let same = site.call(&["replay", &id]).input("then").exits(0).err();
+    assert!(same.contains("same output") && !same.contains("input is not"), "{same}");
+    let other = site.call(&["replay", &id]).input("now").exits(0).err();
+    assert!(other.contains("its input is not what it was then"), "{other}");
+    let told = said(&site.call(&["replay", &id, "--json"]).input("later").exits(0));
+    assert_eq!(told["same_input"], false, "{told}");
+}

@@ -109,7 +109,7 @@ fn secrets_are_told_without_their_values() {
       for  api.stripe.com
       as   basic
 
-      cofferdam run --secret stripe -- CMD
+      cofferdam run --policy FILE --secret stripe -- CMD
     ");
     let added = &listed(&site)[0];
     assert_eq!(

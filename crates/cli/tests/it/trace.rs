@@ -205,7 +205,12 @@ fn an_unknown_signer_is_not_valid() {
     copy_tree(theirs.events_file(&id).parent().unwrap(), &copy);
     let copy = copy.to_str().unwrap();
     let found = ours.call(&["trace", "verify", copy]).exits(1);
-    assert!(found.out().contains("not a trusted key"), "{}", found.out());
+    let out = found.out();
+    assert!(out.lines().all(|line| line.chars().count() <= 80), "{out}");
+    let words = out.split_whitespace().collect::<Vec<_>>().join(" ");
+    for part in ["not a trusted key", "`cofferdam key trust`", "none signed"] {
+        assert!(words.contains(part), "{part}: {out}");
+    }
     let key = theirs.call(&["key", "show"]).exits(0).out();
     let file = ours.write("theirs.pem", key);
     let file = file.to_str().unwrap();
@@ -433,4 +438,41 @@ fn a_trajectory_goes_out_and_comes_back() {
     // Our own reader of foreign trajectories takes it.
     let told = site.call(&["trace", "diff", to, to]).exits(0).out();
     assert!(told.contains("no difference that means anything"), "{told}");
+}
+
+#[test]
+fn a_copy_of_a_trace_goes_where_it_can_be_written_or_nothing_runs() {
+    each(|site| {
+        let there = site.root().join("nowhere/trace.jsonl");
+        let there = there.to_str().unwrap();
+        let refused = site.sh("touch ran").with(&["--trace-out", there]).exits(125).err();
+        assert!(refused.contains("--trace-out") && refused.contains("nowhere"), "{refused}");
+        assert!(!site.work().join("ran").exists() && site.traces().is_empty());
+        // Nothing is left of a copy of what was never recorded, and what was there stays.
+        let copy = site.write("trace.jsonl", "before");
+        let name = copy.to_str().unwrap();
+        site.run(&["true"]).with(&["--trace-out", name, "--floor", "nonesuch"]).exits(125);
+        site.run(&["true"]).with(&["--trace-out", name, "--policy", "nonesuch.toml"]).exits(125);
+        assert_eq!(fs::read_to_string(&copy).unwrap(), "before");
+        let fresh = site.work().join("fresh.jsonl");
+        let flags = ["--trace-out", fresh.to_str().unwrap(), "--policy", "nonesuch.toml"];
+        site.run(&["true"]).with(&flags).exits(125);
+        assert!(!fresh.exists());
+        site.run(&["true"]).with(&["--trace-out", name]).exits(0);
+        site.call(&["trace", "verify", name]).exits(0);
+        let refused = site.call(&["trace", "export", "latest", "--out", there]).exits(2).err();
+        assert!(refused.contains("nowhere"), "{refused}");
+    });
+}
+
+#[test]
+fn a_trace_that_is_here_is_not_taken_in_again() {
+    let site = site();
+    let id = eventful(&site);
+    let file = site.root().join("bundle.tar.zst");
+    let file = file.to_str().unwrap();
+    site.call(&["trace", "export", &id, "--format", "bundle", "--out", file]).exits(0);
+    let refused = site.call(&["trace", "import", file]).exits(2).err();
+    let there = site.state().join("traces").join(&id);
+    assert!(refused.contains(there.to_str().unwrap()), "{refused}");
 }

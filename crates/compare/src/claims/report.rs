@@ -203,7 +203,15 @@ impl Claim {
             places.push(found.place.clone());
         }
         let code = if contradicted { "claim-contradicted" } else { "claim-unsupported" };
-        Reason { scorer: Scorer::Claims, code: code.into(), outcome, weight, text: self.say(), places }
+        Reason {
+            scorer: Scorer::Claims,
+            code: code.into(),
+            rule: None,
+            outcome,
+            weight,
+            text: self.say(),
+            places,
+        }
     }
 
     /// One sentence about a flagged claim.

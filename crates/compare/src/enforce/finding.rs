@@ -214,6 +214,7 @@ impl Finding {
             What::Incomplete { .. } => Scorer::Trace,
             _ => Scorer::Policy,
         };
-        Reason { scorer, code: code.to_owned(), outcome, weight, text: self.to_string(), places }
+        let rule = self.rule.clone();
+        Reason { scorer, code: code.to_owned(), rule, outcome, weight, text: self.to_string(), places }
     }
 }

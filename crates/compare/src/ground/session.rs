@@ -122,6 +122,7 @@ impl GroundReport {
             reasons.push(Reason {
                 scorer: Scorer::Groundedness,
                 code: "ground-not-evaluated".into(),
+                rule: None,
                 outcome: Outcome::Pass,
                 weight: 0.1,
                 text,
@@ -179,6 +180,7 @@ fn reason(step: &Step, said: &Said) -> Option<Reason> {
     Some(Reason {
         scorer: Scorer::Groundedness,
         code: code.into(),
+        rule: None,
         outcome: Outcome::Review,
         weight,
         text,

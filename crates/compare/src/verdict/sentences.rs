@@ -43,7 +43,7 @@ pub(super) fn gaps(run: &Run) -> Vec<Reason> {
 }
 
 fn reason(code: &str, outcome: Outcome, weight: f64, text: String, places: Vec<Place>) -> Reason {
-    Reason { scorer: Scorer::Diff, code: code.to_owned(), outcome, weight, text, places }
+    Reason { scorer: Scorer::Diff, code: code.to_owned(), rule: None, outcome, weight, text, places }
 }
 
 impl Told<'_> {

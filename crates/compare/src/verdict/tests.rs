@@ -73,6 +73,7 @@ fn what_others_found_is_weighed_too() {
     let denied = Reason {
         scorer: crate::Scorer::Policy,
         code: "policy-denied".into(),
+        rule: None,
         outcome: Outcome::Fail,
         weight: 1.0,
         text: "denied".into(),

@@ -4,7 +4,7 @@
 use super::judge::Seen;
 use super::plan::Rules;
 use super::side::{self, Whose};
-use crate::suite::Expect;
+use crate::suite::{Case, Expect};
 use cofferdam_compare::verdict::{Comparison, Thresholds};
 use cofferdam_gate::SessionVerdict;
 use cofferdam_model::Run;
@@ -26,7 +26,8 @@ pub(super) struct Lookup<'a> {
     pub(super) keys: &'a Keyring,
     pub(super) rules: Option<&'a Rules>,
     pub(super) thresholds: &'a Thresholds,
-    pub(super) expect: &'a (dyn Fn(&str) -> Expect + Sync),
+    /// What the suite has of a session, where there is a suite.
+    pub(super) case: &'a (dyn Fn(&str) -> Option<&'a Case> + Sync),
 }
 
 impl Lookup<'_> {
@@ -37,7 +38,8 @@ impl Lookup<'_> {
         let read_base = |name: &str| read(&(self.base)(name), name, self.keys, Whose::Baseline);
         let mut bases: Vec<_> = session.baselines.iter().filter_map(|one| read_base(&one.name)).collect();
         let seen = Seen { bases: &bases, rules: self.rules, thresholds: self.thresholds };
-        let comparison = seen.judge_case(&new, &(self.expect)(&session.id), Vec::new());
+        let expect = (self.case)(&session.id).map_or_else(Expect::default, |case| case.expect.clone());
+        let comparison = seen.judge_case(&new, &expect, Vec::new());
         let nearest = comparison.nearest.filter(|at| *at < bases.len());
         let base = nearest.map(|at| bases.swap_remove(at).run);
         Some(Detail { comparison, base, new: new.run })

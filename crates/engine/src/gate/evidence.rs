@@ -102,19 +102,19 @@ pub(super) fn write(
 
 /// Nothing if one of them is not there. Names may be those of a shard that another machine made: none leads elsewhere.
 fn traces(out: &Path, result: &GateResult) -> Option<Vec<Source>> {
-    let named = result.sessions.iter().flat_map(|s| &s.attempts).filter_map(|a| a.trace.as_ref());
-    let source = |name: &String| {
+    let named = result.sessions.iter().flat_map(|session| session.attempts).filter_map(|one| one.trace);
+    let source = |name: String| {
         let file = name.strip_prefix(TRACES)?.strip_prefix('/')?;
         let path = out.join(TRACES).join(file);
         let is_plain = fs::symlink_metadata(&path).is_ok_and(|found| found.is_file());
-        (is_plain && !file.contains('/')).then(|| Source { name: name.clone(), from: From::File(path) })
+        (is_plain && !file.contains('/')).then(|| Source { name, from: From::File(path) })
     };
-    named.map(|reference| source(&reference.name)).collect()
+    named.map(|reference| source(reference.name)).collect()
 }
 
 /// What scorers and the judge said, as far as it is what the result names.
 fn asked(out: &Path, result: &GateResult) -> Vec<Source> {
-    let named = result.sessions.iter().filter_map(|session| session.asked.as_ref());
+    let named = result.sessions.iter().filter_map(|session| session.asked);
     let source = |name: &String| {
         let file = name.strip_prefix(ASKED)?.strip_prefix('/').filter(|file| !file.contains('/'))?;
         let path = out.join(ASKED).join(file);

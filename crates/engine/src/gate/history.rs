@@ -63,5 +63,5 @@ impl Engine {
 }
 
 fn passes(result: &GateResult) -> BTreeMap<String, bool> {
-    result.sessions.iter().map(|one| (one.id.clone(), one.outcome == Verdict::Pass)).collect()
+    result.sessions.outcomes().map(|(id, outcome)| (id.to_owned(), outcome == Verdict::Pass)).collect()
 }

@@ -33,6 +33,11 @@ impl Seen<'_> {
         if let Some(rules) = self.rules {
             without_unasked(&mut found, &new.run, &runs, rules);
         }
+        // Why there is none was said already, with what to do about it.
+        let reasons = &mut found.verdict.reasons;
+        if reasons.iter().any(|reason| reason.code.starts_with("baseline-")) {
+            reasons.retain(|reason| reason.code != "no-baseline");
+        }
         found
     }
 
@@ -116,6 +121,7 @@ fn expected(new: &Side, expect: &Expect) -> Vec<Reason> {
         found.push(Reason {
             scorer: Scorer::Custom,
             code,
+            rule: None,
             outcome: Outcome::Fail,
             weight: 0.5,
             text,

@@ -45,16 +45,20 @@ pub use evidence::{EvidenceChecked, is_evidence};
 pub use history::{History, Version};
 pub use keys::{Keys, VARIABLE as KEY_VARIABLE};
 pub use pairs::Comparing;
+use plan::Rules;
 pub use plan::{Options, Plan};
 pub use record::{Recorded, Recording};
 
-use crate::suite::{Expect, Suite};
+use crate::suite::{Case, Suite};
 use crate::{Engine, EngineError, Stop};
 pub use cofferdam_compare::Outcome as Verdict;
 pub use cofferdam_compare::delta::{Change, Edit, Hunk, What};
-pub use cofferdam_gate::{Approval, Counts, GateResult, RunInfo, SessionVerdict, Shard, Thresholds};
+pub use cofferdam_gate::{
+    Approval, Counts, GateResult, RunInfo, SessionVerdict, Sessions, Shard, Thresholds,
+};
 use cofferdam_gate::{Decision, VERSION, decide};
 use detail::Lookup;
+use std::collections::HashMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -122,8 +126,7 @@ impl Engine {
         // Reports first: what proves the result is the last to be there.
         let mut believed = plan.believed.clone();
         believed.add(self.public_key()?);
-        let expected =
-            |id: &str| suite.sessions.iter().find(|case| case.id == id).map(|case| case.expect.clone());
+        let cases: HashMap<&str, &Case> = plan.cases.iter().map(|case| (case.id.as_str(), *case)).collect();
         reports::write(
             &options.out,
             &result,
@@ -133,7 +136,7 @@ impl Engine {
                 keys: &believed,
                 rules: plan.policy.as_ref(),
                 thresholds: &suite.thresholds,
-                expect: &|id| expected(id).unwrap_or_default(),
+                case: &|id| cases.get(id).copied(),
             },
         )?;
         written::write(&options.out, &result, &keys)?;
@@ -158,9 +161,9 @@ impl Engine {
             order.extend(
                 shard
                     .sessions
-                    .iter()
+                    .outcomes()
                     .enumerate()
-                    .map(|(at, one)| (at * shards.len() + index, one.id.clone())),
+                    .map(|(at, (id, _))| (at * shards.len() + index, id.to_owned())),
             );
         }
         // Sessions were dealt out in turn, so that their places tell the suite's order.
@@ -175,6 +178,12 @@ impl Engine {
             let found = inputs.iter().find(|(known, _)| *known == held);
             found.map_or_else(|| PathBuf::from(name), |(_, path)| path.clone())
         };
+        let rules = result.policy.as_ref().and_then(|policy| {
+            let held = evidence::input("inputs/policy", &policy.name);
+            let (_, path) = inputs.iter().find(|(known, _)| *known == held)?;
+            // It may name files that no shard has brought: then its findings are told without it.
+            Rules::read(path, policy.name.clone()).ok().filter(|read| read.material.digest == policy.digest)
+        });
         reports::write(
             out,
             &result,
@@ -182,9 +191,9 @@ impl Engine {
                 base: &base,
                 new: &|name| out.join(name),
                 keys: &self.home.trusted_keys()?,
-                rules: None,
+                rules: rules.as_ref(),
                 thresholds: &result.thresholds,
-                expect: &|_| Expect::default(),
+                case: &|_| None,
             },
         )?;
         written::write(out, &result, &keys)?;
@@ -200,7 +209,7 @@ fn inputs(plan: &Plan<'_>, result: &GateResult) -> Vec<(String, PathBuf)> {
     if let (Some(material), Some(path)) = (&result.policy, &suite.policy) {
         found.push((evidence::input("inputs/policy", &material.name), path.clone()));
     }
-    let baselines = result.sessions.iter().flat_map(|session| &session.baselines);
+    let baselines = result.sessions.iter().flat_map(|session| session.baselines);
     found.extend(baselines.map(|base| {
         let name = base.name.rsplit('/').next().unwrap_or(&base.name);
         (evidence::input("baseline", name), plan.baseline.file(suite, &base.name))

@@ -5,13 +5,13 @@ use super::each::each;
 use super::plan::Rules;
 use super::pool::lock;
 use super::side::{self, Side, Whose};
-use super::{GateError, GateResult, Keys, RunInfo, SessionVerdict, judge, reports, written};
-use crate::suite::Expect;
+use super::{GateError, GateResult, Keys, RunInfo, SessionVerdict, Sessions, judge, reports, written};
 use crate::{Engine, EngineError};
 use cofferdam_compare::{Outcome, Reason};
 use cofferdam_gate::{Agent, Attempt, Decision, Input, Material, Thresholds, VERSION, decide};
-use cofferdam_seal::{Keyring, PublicKey, digest};
-use std::collections::{BTreeMap, BTreeSet};
+use cofferdam_seal::{Hasher, Keyring, PublicKey};
+use std::ffi::OsString;
+use std::iter::Peekable;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
@@ -33,19 +33,30 @@ pub struct Comparing {
 }
 
 /// A record of one side: ours is read when its turn comes, so that not all of them are held at once.
-enum Record {
-    /// By the name of its file.
-    Ours(Box<str>),
-    Read(Box<Side>),
+struct Record {
+    /// Of its file.
+    name: Box<str>,
+    /// Its place among those of the file.
+    at: usize,
+    /// Someone else's, which was read to know how many there are.
+    read: Option<Box<Side>>,
 }
 
-type Records = BTreeMap<Box<str>, Vec<Record>>;
+/// In the order of their sessions.
+type Records = Peekable<std::vec::IntoIter<Record>>;
 
 impl Record {
+    fn session(&self) -> String {
+        match self.at {
+            0 => session_of(&self.name),
+            at => format!("{}-{}", session_of(&self.name), at + 1),
+        }
+    }
+
     fn side(self, of: &Path, keys: &Keyring, whose: Whose) -> Result<Side, Reason> {
-        match self {
-            Self::Ours(name) => side::read(&file(of, &name), &name, keys, whose),
-            Self::Read(side) => Ok(*side),
+        match self.read {
+            None => side::read(&file(of, &self.name), &self.name, keys, whose),
+            Some(side) => Ok(*side),
         }
     }
 }
@@ -65,21 +76,14 @@ impl Engine {
         let named = |path: &Path| path.file_name().unwrap_or_default().to_string_lossy().into_owned();
         let rules = asked.policy.as_deref().map(|path| Rules::read(path, named(path))).transpose()?;
         let keys = believed(self, &asked.keys)?;
-        let (mut bases, mut news) = (records(&asked.base)?, records(&asked.new)?);
-        // Two files are one session, whatever they are called.
-        if !many(&asked.base) && !many(&asked.new) {
-            let name: Box<str> = "session".into();
-            bases = BTreeMap::from([(name.clone(), bases.into_values().flatten().collect())]);
-            news = BTreeMap::from([(name, news.into_values().flatten().collect())]);
-        }
+        let (bases, news) = (records(&asked.base)?, records(&asked.new)?);
         let mut sessions = verdicts(bases, news, &keys, rules.as_ref(), asked);
         let Decision { outcome, why, counts, rates } = decide(&mut sessions, &asked.thresholds);
         let name = asked.base.to_string_lossy().into_owned();
-        let listed: String = sessions
-            .iter()
-            .flat_map(|s| &s.baselines)
-            .map(|one| format!("{} {}\n", one.head, one.name))
-            .collect();
+        let mut listed = Hasher::new();
+        for one in sessions.iter().flat_map(|session| session.baselines) {
+            listed.update(format!("{} {}\n", one.head, one.name).as_bytes());
+        }
         let result = GateResult {
             version: VERSION,
             outcome,
@@ -87,7 +91,7 @@ impl Engine {
             counts,
             rates,
             thresholds: asked.thresholds.clone(),
-            suite: Material { name, digest: digest(listed.as_bytes()) },
+            suite: Material { name, digest: listed.finish() },
             policy: rules.as_ref().map(|rules| rules.material.clone()),
             agent: Agent::default(),
             sessions,
@@ -110,7 +114,7 @@ impl Engine {
                     keys: &keys,
                     rules: rules.as_ref(),
                     thresholds: &asked.thresholds,
-                    expect: &|_| Expect::default(),
+                    case: &|_| None,
                 },
             )?;
             written::write(out, &result, &Keys::find(self, None)?)?;
@@ -126,25 +130,29 @@ fn verdicts(
     keys: &Keyring,
     rules: Option<&Rules>,
     asked: &Comparing,
-) -> Vec<SessionVerdict> {
-    let ids: BTreeSet<Box<str>> = bases.keys().chain(news.keys()).cloned().collect();
-    let mut sessions = Vec::with_capacity(ids.len());
-    let mut ids = ids.into_iter();
+) -> Sessions {
+    // Two files are one session, whatever they are called.
+    let is_one = !many(&asked.base) && !many(&asked.new);
+    let name = |record: &Record| if is_one { "session".to_owned() } else { record.session() };
+    let taken = |from: &mut Records, id: &str| -> Vec<Record> {
+        std::iter::from_fn(|| from.next_if(|record| name(record) == id)).collect()
+    };
+    let mut pairs = std::iter::from_fn(|| {
+        let id = bases.peek().map(name).into_iter().chain(news.peek().map(name)).min()?;
+        let records = (taken(&mut bases, &id), taken(&mut news, &id));
+        Some((id, Mutex::new(records)))
+    });
+    let mut sessions = Sessions::new();
     loop {
-        let some: Vec<_> = ids.by_ref().take(AT_A_TIME).collect();
+        let some: Vec<_> = pairs.by_ref().take(AT_A_TIME).collect();
         if some.is_empty() {
             return sessions;
         }
-        let pair = |id: Box<str>| {
-            let records = (bases.remove(&id).unwrap_or_default(), news.remove(&id).unwrap_or_default());
-            (id, Mutex::new(records))
-        };
-        let pairs: Vec<_> = some.into_iter().map(pair).collect();
-        sessions.extend(each(&pairs, |(id, records)| {
+        sessions.extend(each(&some, |(id, records)| {
             let (base, new) = std::mem::take(&mut *lock(records));
             let base = base.into_iter().map(|one| one.side(&asked.base, keys, Whose::Baseline)).collect();
             let new = new.into_iter().map(|one| one.side(&asked.new, keys, Whose::New)).collect();
-            verdict(id.to_string(), base, new, rules, asked)
+            verdict(id.clone(), base, new, rules, asked)
         }));
     }
 }
@@ -171,30 +179,31 @@ fn many(path: &Path) -> bool {
 
 /// By the name of the session: `refund.2.tar.zst` is the second of `refund`.
 fn records(path: &Path) -> Result<Records, EngineError> {
-    let mut files = Vec::new();
-    if many(path) {
+    let (is_dir, mut names) = (many(path), Vec::<OsString>::new());
+    if is_dir {
         let entries =
             std::fs::read_dir(path).map_err(|source| GateError::Read { path: path.to_owned(), source })?;
-        let visible =
-            |path: &PathBuf| !path.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(b"."));
-        let fits = |path: &PathBuf| path.extension().is_none_or(|e| e != "pem" && e != "md" && e != "toml");
-        files.extend(entries.flatten().map(|entry| entry.path()).filter(|path| visible(path) && fits(path)));
-        files.sort();
+        let other = |name: &OsString| {
+            Path::new(name).extension().is_some_and(|e| e == "pem" || e == "md" || e == "toml")
+        };
+        let fits = |name: &OsString| !name.as_encoded_bytes().starts_with(b".") && !other(name);
+        names.extend(entries.flatten().map(|entry| entry.file_name()).filter(fits));
+        names.sort();
     } else {
-        files.push(path.to_owned());
+        names.push(path.file_name().unwrap_or_default().to_owned());
     }
-    let mut found = Records::new();
-    for file in files {
-        let name = file.file_name().unwrap_or_default().to_string_lossy().into_owned();
-        for (at, record) in read(&file, &name)?.into_iter().enumerate() {
-            let id = match at {
-                0 => session_of(&name),
-                at => format!("{}-{}", session_of(&name), at + 1),
-            };
-            found.entry(id.into()).or_insert_with(|| Vec::with_capacity(1)).push(record);
-        }
+    let mut found = Vec::with_capacity(names.len());
+    for name in names {
+        let file = if is_dir { path.join(&name) } else { path.to_owned() };
+        found.extend(read(&file, &name.to_string_lossy())?);
     }
-    if found.is_empty() { Err(GateError::NoTraces(path.to_owned()).into()) } else { Ok(found) }
+    // Stable: several of one session stay in the order of their files.
+    found.sort_by_cached_key(Record::session);
+    if found.is_empty() {
+        Err(GateError::NoTraces(path.to_owned()).into())
+    } else {
+        Ok(found.into_iter().peekable())
+    }
 }
 
 fn session_of(name: &str) -> String {
@@ -218,13 +227,14 @@ pub(super) fn sides(
 
 fn read(path: &Path, name: &str) -> Result<Vec<Record>, EngineError> {
     if path.is_dir() || name.ends_with(".tar.zst") || is_events(path) {
-        return Ok(vec![Record::Ours(name.into())]);
+        return Ok(vec![Record { name: name.into(), at: 0, read: None }]);
     }
     let text =
         std::fs::read_to_string(path).map_err(|source| GateError::Read { path: path.to_owned(), source })?;
     let foreign = side::foreign(path, name, &text);
     let sides = foreign.map_err(|problem| GateError::Foreign { path: path.to_owned(), problem })?;
-    Ok(sides.into_iter().map(|side| Record::Read(Box::new(side))).collect())
+    let record = |(at, side): (usize, Side)| Record { name: name.into(), at, read: Some(Box::new(side)) };
+    Ok(sides.into_iter().enumerate().map(record).collect())
 }
 
 /// Whether it is a bare file of our own events.
@@ -259,6 +269,8 @@ fn verdict(
             format!("the base has no trace of `{id}`"),
         ));
     }
+    // What is wrong with the baselines is wrong with every attempt that is held against them.
+    let unsound = judge::outcome(&reasons);
     let mut attempts = Vec::new();
     let mut worst: Option<(Outcome, f64, Vec<Reason>, _)> = None;
     for side in new {
@@ -270,6 +282,7 @@ fn verdict(
                 (verdict.outcome, verdict.score, verdict.reasons, Some(side))
             }
         };
+        let outcome = outcome.max(unsound);
         let measures = side.as_ref().map(|side| judge::measures(&side.run));
         let (trace, exit) = side.map_or((None, None), |side| (Some(side.trace), side.exit));
         attempts.push(Attempt { outcome, trace, exit, tier: None, enforcement: None, wall_us: 0 });
@@ -293,12 +306,15 @@ fn verdict(
     };
     cofferdam_compare::reason::in_order(&mut reasons);
     let runs: Vec<_> = bases.iter().map(|side| &side.run).collect();
-    let reproduce = [
-        "cofferdam".into(),
-        "compare".into(),
-        asked.base.display().to_string(),
-        asked.new.display().to_string(),
-    ];
+    // Of two directories, the two files that this is about.
+    let (old, now) = match (bases.as_slice(), attempts.as_slice()) {
+        ([base], [Attempt { trace: Some(trace), .. }]) => {
+            (file(&asked.base, &base.trace.name), file(&asked.new, &trace.name))
+        }
+        _ => (asked.base.clone(), asked.new.clone()),
+    };
+    let reproduce =
+        ["cofferdam".into(), "compare".into(), old.display().to_string(), now.display().to_string()];
     SessionVerdict {
         outcome: judge::outcome(&reasons),
         score,

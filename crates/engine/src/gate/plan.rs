@@ -8,10 +8,12 @@ use crate::toml_file::nearest;
 use crate::{Engine, EngineError};
 use cofferdam_gate::{Agent, Material};
 use cofferdam_model::{ActKind, Digest};
-use cofferdam_policy::Policy;
+use cofferdam_policy::{Policy, RuleName};
+use cofferdam_report::PolicyRule;
 use cofferdam_seal::{Keyring, PublicKey};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 /// Where results go unless told.
 pub(super) const OUT_SUFFIX: &str = "gate-out/";
@@ -131,6 +133,17 @@ impl Rules {
         let subjects = subjects.into_iter().chain([("browser", ActKind::Browser), ("step", ActKind::Step)]);
         let silent = subjects.filter(|(key, _)| !keys.contains(key)).map(|(_, kind)| kind).collect();
         Ok(Self { policy, material: Material { name, digest }, silent })
+    }
+
+    /// As reports show them.
+    pub(crate) fn described(&self) -> Vec<PolicyRule> {
+        let described = |rule: &Arc<RuleName>| PolicyRule {
+            id: rule.id.clone(),
+            reason: rule.reason.clone(),
+            effect: rule.effect.into(),
+            line: rule.line,
+        };
+        self.policy.rules().map(described).collect()
     }
 }
 

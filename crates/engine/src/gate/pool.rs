@@ -2,7 +2,7 @@
 //! for all of a session, since the sandbox ends with the thread that made it.
 
 use super::plan::Plan;
-use super::{GateError, Note, SessionVerdict, Watch, resume, session};
+use super::{GateError, Note, SessionVerdict, Sessions, Watch, resume, session};
 use crate::{Engine, EngineError, Stop};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -10,7 +10,7 @@ use std::thread;
 use std::time::Instant;
 
 pub(super) enum Ran {
-    All(Vec<SessionVerdict>),
+    All(Sessions),
     Stopped { finished: usize },
 }
 
@@ -74,7 +74,7 @@ pub(super) fn run(
         return Err(error);
     }
     let total = slots.len();
-    let done: Vec<_> = slots
+    let done: Sessions = slots
         .into_iter()
         .filter_map(|slot| slot.into_inner().unwrap_or_else(PoisonError::into_inner))
         .collect();

@@ -2,14 +2,17 @@
 
 use super::detail::Lookup;
 use super::each::{at_once, each};
+use super::plan::Rules;
 use super::written::{replace, replace_with};
 use super::{GateError, GateResult, SessionVerdict, Verdict};
-use cofferdam_report::{Page, Session, junit, metrics, sarif};
+use cofferdam_report::{Page, Session, Sources, junit, metrics, sarif};
 use std::path::Path;
 
 pub(super) fn write(out: &Path, result: &GateResult, lookup: &Lookup<'_>) -> Result<(), GateError> {
     replace_with(&out.join("junit.xml"), |mut file| junit(result, &mut file))?;
-    replace_with(&out.join("results.sarif"), |mut file| sarif(result, &mut file))?;
+    let policy = lookup.rules.map(Rules::described).unwrap_or_default();
+    let sources = Sources { policy: &policy, session: &|id| (lookup.case)(id).map(|case| case.line) };
+    replace_with(&out.join("results.sarif"), |mut file| sarif(result, &sources, &mut file))?;
     let numbers = metrics(result);
     let json = serde_json::to_vec_pretty(&numbers).unwrap_or_default();
     replace(&out.join("metrics.json"), &json)?;
@@ -19,14 +22,17 @@ pub(super) fn write(out: &Path, result: &GateResult, lookup: &Lookup<'_>) -> Res
 
 /// Session by session, the gravest first; whoever passed is shown by its verdict alone.
 fn page(path: &Path, result: &GateResult, lookup: &Lookup<'_>) -> Result<(), GateError> {
-    let mut sessions: Vec<_> = result.sessions.iter().collect();
-    sessions.sort_by_key(|session| std::cmp::Reverse(session.outcome));
     let wanted = |verdict: &SessionVerdict| verdict.outcome != Verdict::Pass || verdict.is_flaky();
     replace_with(path, |file| {
         let mut page = Page::begin(file, result)?;
         // A few at a time: as many as there are would be as much memory as the suite is long.
-        for some in sessions.chunks(4 * at_once()) {
-            let details = each(some, |verdict| if wanted(verdict) { lookup.find(verdict) } else { None });
+        let mut sessions = result.sessions.gravest_first();
+        loop {
+            let some: Vec<SessionVerdict> = sessions.by_ref().take(4 * at_once()).collect();
+            if some.is_empty() {
+                break;
+            }
+            let details = each(&some, |verdict| if wanted(verdict) { lookup.find(verdict) } else { None });
             for (verdict, detail) in some.iter().zip(details) {
                 page.session(&Session {
                     verdict,

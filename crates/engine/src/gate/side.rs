@@ -65,6 +65,7 @@ pub(crate) fn reason(code: impl Into<String>, outcome: Outcome, text: impl Into<
     Reason {
         scorer: Scorer::Trace,
         code: code.into(),
+        rule: None,
         outcome,
         weight: 1.0,
         text: text.into(),

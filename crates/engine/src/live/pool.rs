@@ -23,8 +23,10 @@ use std::time::Duration;
 const MOST: usize = 64;
 /// So many kinds are kept ready: the latest that were asked for.
 const KINDS: usize = 2;
-/// Another is begun so long after one was claimed: whoever claimed it goes first.
+/// Another is begun so long after one was claimed: whoever claimed it goes first, with its first command.
 const AFTER: Duration = Duration::from_millis(100);
+/// The same for a machine, which takes a processor for a while.
+const MACHINE_AFTER: Duration = Duration::from_millis(500);
 
 /// What has to be known before anything is begun.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -204,7 +206,7 @@ impl Supervisor {
     }
 
     fn prepare(self: Arc<Self>, kind: Kind) {
-        std::thread::sleep(AFTER);
+        std::thread::sleep(if kind.tier == Tier::Microvm { MACHINE_AFTER } else { AFTER });
         self.engine.prepare_trace();
         let (to, orders) = sync_channel::<Order>(1);
         let begun = self.engine.begin_for_nobody(kind);

@@ -13,8 +13,14 @@ const NAME: usize = 256;
 /// The kernel takes many more; an account has as many as this.
 const GROUPS: usize = 64;
 
-/// One of them: what is wanted, or what is wrong with it.
-pub(crate) type Asking = (PleaId, Result<Asked, &'static str>);
+/// One of them: who asks, for what, or what is wrong with it.
+#[derive(Debug, Clone)]
+pub(crate) struct Asking {
+    pub(crate) plea: PleaId,
+    /// As told apart from others, for each to have its share: the command of the host's that it belongs to.
+    pub(crate) asker: u32,
+    pub(crate) wanted: Result<Asked, &'static str>,
+}
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Asked {

@@ -214,7 +214,7 @@ pub(super) fn open(io: Io, tty: bool, kept: Option<u64>) -> (In, Vec<(wire::Stre
             let outs = streams.iter().map(out).collect();
             (if stdin || tty { In::fed() } else { In::None }, outs, Some(hub))
         }
-        Io::Asker(_) => (In::None, Vec::new(), None),
+        Io::Asker { .. } => (In::None, Vec::new(), None),
     }
 }
 

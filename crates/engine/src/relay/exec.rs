@@ -42,8 +42,10 @@ pub(super) struct Running {
     hub: Option<Arc<Hub>>,
     /// It is the guest's own work, and no command: nobody but its reader is told of its end.
     task: Option<Task>,
-    /// Somebody inside asked for it.
-    pub(super) asked_inside: bool,
+    /// Who asked for it, if that was somebody inside.
+    pub(super) asker: Option<u32>,
+    /// Inside, once it runs.
+    pub(super) pid: Option<u32>,
     pub(super) shown: u64,
     /// So much of it was told of, and when more is to be.
     told: u64,
@@ -70,7 +72,7 @@ enum Over {
 
 impl Running {
     pub(super) fn new(id: ExecId, parent: u64, tty: bool, bounds: Bounds, io: Io) -> Self {
-        let asked_inside = matches!(io, Io::Asker(_));
+        let asker = if let Io::Asker { asker, .. } = io { Some(asker) } else { None };
         let (stdin, sinks, hub) = ends::open(io, tty, bounds.kept);
         let began = Instant::now();
         Self {
@@ -83,7 +85,8 @@ impl Running {
             sinks,
             hub,
             task: None,
-            asked_inside,
+            asker,
+            pid: None,
             shown: 0,
             told: 0,
             tell_at: began + TELL_FIRST,
@@ -109,7 +112,7 @@ impl Running {
     /// Whether the session is at work because of it. What those inside began themselves is like any other process that they
     /// leave behind.
     pub(super) fn is_busy(&self) -> bool {
-        !self.asked_inside && self.task.is_none_or(|task| !task.idle)
+        self.asker.is_none() && self.task.is_none_or(|task| !task.idle)
     }
 
     /// Whether the process itself gets what its group is sent: on a terminal others may be in the foreground.
@@ -117,7 +120,8 @@ impl Running {
         !self.tty && !self.is_task()
     }
 
-    pub(super) fn started(&self, pid: u32) {
+    pub(super) fn started(&mut self, pid: u32) {
+        self.pid = Some(pid);
         self.hub.iter().for_each(|hub| hub.started(pid));
     }
 
@@ -329,7 +333,13 @@ fn outcome(outcome: Outcome) -> Result<Exit, EngineError> {
         Outcome::NotFound => Ok(Exit::NotFound),
         Outcome::NotExecutable { .. } => Ok(Exit::NotExecutable),
         Outcome::Failed { step, errno } => Err(EngineError::Exec {
-            step: format!("{step:?}").to_lowercase(),
+            step: match step {
+                wire::Step::Late => format!(
+                    "it was not its program after {} s; something inside has stopped it or holds back its file",
+                    wire::SECONDS_TO_BEGIN
+                ),
+                step => format!("{step:?}").to_lowercase(),
+            },
             source: Errno::from_raw_os_error(errno.into()).into(),
         }),
     }

@@ -6,11 +6,14 @@
 //! gets a last moment then.
 
 use cofferdam_guest::host::ExecId;
+use cofferdam_guest::wire::SECONDS_TO_BEGIN;
 use std::time::{Duration, Instant};
 
 /// For the guest to do what it is told, and then to say so at last.
 const HEEDS: Duration = Duration::from_secs(12);
 const LAST: Duration = Duration::from_secs(3);
+/// What does not begin is ended by the guest itself, and told: that is no reason to end everything.
+const _: () = assert!(HEEDS.as_secs() > SECONDS_TO_BEGIN as u64 + 2);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Word {

@@ -60,7 +60,10 @@ pub(crate) enum Io {
         wake: Arc<OwnedFd>,
     },
     /// Somebody inside, who has given it descriptors of their own: no byte of it comes here.
-    Asker(PleaId),
+    Asker {
+        plea: PleaId,
+        asker: u32,
+    },
 }
 
 impl Io {
@@ -69,7 +72,7 @@ impl Io {
         match self {
             Self::Descriptors(stdio) => stdio.stdin.is_some(),
             Self::People { stdin, .. } => *stdin,
-            Self::Asker(_) => false,
+            Self::Asker { .. } => false,
         }
     }
 }
@@ -145,7 +148,7 @@ impl Relay {
         io: Io,
     ) -> Result<ExecId, EngineError> {
         let id = match io {
-            Io::Asker(plea) => self.client.grant(plea, exec)?,
+            Io::Asker { plea, .. } => self.client.grant(plea, exec)?,
             _ => self.client.exec(exec)?,
         };
         // A terminal of people's is open for as long as they may type.
@@ -223,9 +226,15 @@ impl Relay {
         self.execs.iter().filter(|exec| !exec.is_task()).count()
     }
 
-    /// Those of its commands that somebody inside asked for.
-    pub(crate) fn asked_inside(&self) -> usize {
-        self.execs.iter().filter(|exec| exec.asked_inside).count()
+    /// Who asked, inside, for each of its commands that somebody there asked for.
+    pub(crate) fn askers(&self) -> impl Iterator<Item = u32> {
+        self.execs.iter().filter_map(|exec| exec.asker)
+    }
+
+    /// Whoever asks from within a command that was asked for is who asked for that.
+    fn asker_of(&self, session: u32) -> u32 {
+        let outer = self.execs.iter().find(|exec| exec.asker.is_some() && exec.pid == Some(session));
+        outer.and_then(|exec| exec.asker).unwrap_or(session)
     }
 
     fn find(&mut self, id: ExecId) -> Option<&mut Running> {
@@ -382,7 +391,7 @@ impl Relay {
                 }
                 Some(Event::Started { id, pid }) => {
                     self.debts.started(id);
-                    self.execs.iter().filter(|exec| exec.id == id).for_each(|exec| exec.started(pid));
+                    self.execs.iter_mut().filter(|exec| exec.id == id).for_each(|exec| exec.started(pid));
                 }
                 Some(Event::InputClosed { id }) => {
                     self.execs.iter_mut().filter(|exec| exec.id == id).for_each(Running::input_closed);
@@ -391,7 +400,10 @@ impl Relay {
                     self.debts.exited(id);
                     self.execs.iter_mut().filter(|exec| exec.id == id).for_each(|exec| exec.exited(exited));
                 }
-                Some(Event::Asked { plea, asked }) => self.asked.push((plea, Asked::read(&asked))),
+                Some(Event::Asked { plea, asked }) => {
+                    let (session, wanted) = (asked.session, Asked::read(&asked));
+                    self.asked.push(Asking { plea, asker: self.asker_of(session), wanted });
+                }
                 Some(Event::Ready { .. }) => self.debts.is_up(Instant::now()),
                 Some(Event::OutputEnd { .. } | Event::InputReady { .. }) => {}
             }

@@ -44,6 +44,8 @@ pub struct Replayed {
     pub exit_then: Option<Exit>,
     /// Output streams, and whether every byte is the same.
     pub outputs: Vec<(Stream, bool)>,
+    /// Whether what it was given on stdin is what it was given then.
+    pub same_input: bool,
     pub without: Vec<String>,
 }
 
@@ -78,11 +80,25 @@ impl Engine {
         &self,
         recorded: RecordedSession,
         how: Replaying,
+        run: Run<'_>,
+    ) -> Result<Replayed, EngineError> {
+        let then = recorded.outputs.clone();
+        let replayed = self.replay_only(recorded, how, run)?;
+        let now = self.outputs(&replayed.outcome)?;
+        let same_input = then.get(&Stream::Stdin) == now.get(&Stream::Stdin);
+        Ok(Replayed { outputs: compare(&then, &now), same_input, ..replayed })
+    }
+
+    /// The same, for whoever goes on to compare all of it: nothing is said of the outputs and of the input.
+    pub(crate) fn replay_only(
+        &self,
+        recorded: RecordedSession,
+        how: Replaying,
         mut run: Run<'_>,
     ) -> Result<Replayed, EngineError> {
         run.spec.check()?;
-        let RecordedSession { id: of, exit, outputs: then, without, .. } = &recorded;
-        let (of, exit_then, then, mut without) = (of.clone(), *exit, then.clone(), without.clone());
+        let RecordedSession { id: of, exit, without, .. } = &recorded;
+        let (of, exit_then, mut without) = (of.clone(), *exit, without.clone());
         let terms = self.terms(&recorded, &how, &run)?;
         let pinned = how.pins.pin(&mut run.spec, recorded.began_us);
         without.extend(pinned.without);
@@ -114,8 +130,7 @@ impl Engine {
         }));
         let outcome = self.run_at(place, run, Caller::Own)?;
         let tally = replay.map(|replay| replay.tally()).unwrap_or_default();
-        let outputs = compare(&then, &self.outputs(&outcome)?);
-        Ok(Replayed { of, outcome, tally, exit_then, outputs, without })
+        Ok(Replayed { of, outcome, tally, exit_then, outputs: Vec::new(), same_input: true, without })
     }
 
     /// What is allowed, and with which credentials: nothing where nothing was.

@@ -83,14 +83,14 @@ struct WrittenSecret {
 #[derive(Deserialize, Default)]
 #[serde(deny_unknown_fields, default)]
 struct WrittenThresholds {
-    fail_at: Option<f64>,
-    review_at: Option<f64>,
-    answers_missing: Option<f64>,
-    tokens_ratio: Option<f64>,
-    time_ratio: Option<f64>,
-    trials: Option<f64>,
+    fail_at: Option<Distance>,
+    review_at: Option<Distance>,
+    answers_missing: Option<Portion>,
+    tokens_ratio: Option<Times>,
+    time_ratio: Option<Times>,
+    trials: Option<Portion>,
     failed: Option<usize>,
-    review: Option<f64>,
+    review: Option<Portion>,
     contradicted: Option<Outcome>,
     unsupported: Option<Outcome>,
 }
@@ -99,20 +99,42 @@ impl WrittenThresholds {
     fn with(self, tolerances: Vec<Tolerance>) -> Thresholds {
         let usual = Thresholds::default();
         Thresholds {
-            fail_at: self.fail_at.unwrap_or(usual.fail_at),
-            review_at: self.review_at.unwrap_or(usual.review_at),
-            answers_missing: self.answers_missing.unwrap_or(usual.answers_missing),
-            tokens_ratio: self.tokens_ratio.or(usual.tokens_ratio),
-            time_ratio: self.time_ratio.or(usual.time_ratio),
-            trials: self.trials.unwrap_or(usual.trials),
+            fail_at: self.fail_at.map_or(usual.fail_at, |number| number.0),
+            review_at: self.review_at.map_or(usual.review_at, |number| number.0),
+            answers_missing: self.answers_missing.map_or(usual.answers_missing, |number| number.0),
+            tokens_ratio: self.tokens_ratio.map(|number| number.0).or(usual.tokens_ratio),
+            time_ratio: self.time_ratio.map(|number| number.0).or(usual.time_ratio),
+            trials: self.trials.map_or(usual.trials, |number| number.0),
             failed: self.failed.unwrap_or(usual.failed),
-            review: self.review.unwrap_or(usual.review),
+            review: self.review.map_or(usual.review, |number| number.0),
             contradicted: self.contradicted.unwrap_or(usual.contradicted),
             unsupported: self.unsupported.unwrap_or(usual.unsupported),
             options: Options { tolerances },
         }
     }
 }
+
+/// Numbers that mean something: a share of 5 or a distance that is no number would never be reached, and whatever an agent
+/// does would pass.
+macro_rules! number {
+    ($name:ident, $fits:expr, $belongs:literal) => {
+        #[derive(Deserialize, Clone, Copy)]
+        #[serde(try_from = "f64")]
+        struct $name(f64);
+
+        impl TryFrom<f64> for $name {
+            type Error = String;
+
+            fn try_from(number: f64) -> Result<Self, String> {
+                let fits: fn(f64) -> bool = $fits;
+                if fits(number) { Ok(Self(number)) } else { Err(format!("{number} is not {}", $belongs)) }
+            }
+        }
+    };
+}
+number!(Portion, |n| (0.0..=1.0).contains(&n), "a share: write a number from 0 to 1, as in 0.05 for 5 %");
+number!(Distance, |n| n >= 0.0 && n.is_finite(), "a distance: write a number from 0 on, as in 0.5");
+number!(Times, |n| n > 0.0 && n.is_finite(), "so many times: write a number above 0, as in 2.0");
 
 #[derive(Deserialize, Default)]
 #[serde(deny_unknown_fields, default)]
@@ -347,8 +369,16 @@ mod tests {
         check(&with(&format!("[thresholds]\nfailed = 1\n{session}[replay]\n")), "`replay`: without [policy]");
         check(
             &with(&format!("[thresholds]\nfailed = \"lots\"\n{session}")),
-            "suite.toml:4: invalid type: string",
+            "suite.toml:4: `failed`: invalid type: string \"lots\", expected a whole number from 0 on",
         );
+        let threshold = |line: &str| with(&format!("[thresholds]\n{line}\n{session}"));
+        check(
+            &threshold("review = 5"),
+            "suite.toml:4: `review`: 5 is not a share: write a number from 0 to 1",
+        );
+        check(&threshold("trials = -0.1"), "suite.toml:4: `trials`: -0.1 is not a share");
+        check(&threshold("fail_at = nan"), "suite.toml:4: `fail_at`: NaN is not a distance");
+        check(&threshold("time_ratio = 0"), "suite.toml:4: `time_ratio`: 0 is not so many times");
         check(&with(&format!("[replay]\nmode = \"strct\"\n{session}")), "did you mean `strict`?");
         check(
             &with(&format!("[policy]\nfile = \"p.toml\"\n{session}")),
@@ -368,7 +398,7 @@ mod tests {
             "suite.toml:5: `input`: `stdin` and `file`",
         );
         check(&with(&format!("{session}input = {{ file = \"y\" }}\n")), "`input.file`: there is no file `y`");
-        check(&with(&format!("{session}timeout = \"soon\"\n")), "suite.toml:5: `soon`");
+        check(&with(&format!("{session}timeout = \"soon\"\n")), "suite.toml:5: `timeout`: `soon`");
         check(AGENT, "the suite has no sessions");
         check("[agent]\ncommand = []\n[[session]]\nid = \"a\"\n", "suite.toml:2: `agent.command` is empty");
         check(

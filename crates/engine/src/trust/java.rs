@@ -29,28 +29,52 @@ pub(super) fn stores() -> Vec<PathBuf> {
     found
 }
 
-/// A store that holds these authorities.
-pub(super) fn store(bundle: &[u8]) -> Vec<u8> {
-    let authorities = pem::parse_many(bundle).unwrap_or_default();
-    let certificates: Vec<&[u8]> =
-        authorities.iter().filter(|item| item.tag() == "CERTIFICATE").map(|item| item.contents()).collect();
-    let mut out = Vec::with_capacity(bundle.len());
-    for word in [MAGIC, VERSION, certificates.len() as u32] {
-        out.extend(word.to_be_bytes());
+/// The authorities of a bundle in Java's form, to which others can be added.
+pub(super) struct Store {
+    entries: Vec<u8>,
+    count: usize,
+}
+
+impl Store {
+    pub(super) fn of(bundle: &[u8]) -> Self {
+        let mut store = Self { entries: Vec::with_capacity(bundle.len()), count: 0 };
+        store.count = put(&mut store.entries, 0, bundle);
+        store
     }
-    for (number, certificate) in certificates.iter().enumerate() {
+
+    /// A whole store: these authorities, and those of another bundle.
+    pub(super) fn with(&self, others: &[u8]) -> Vec<u8> {
+        let mut added = Vec::with_capacity(others.len());
+        let count = put(&mut added, self.count, others);
+        let mut out = Vec::with_capacity(self.entries.len() + added.len() + 64);
+        for word in [MAGIC, VERSION, count as u32] {
+            out.extend(word.to_be_bytes());
+        }
+        out.extend(&self.entries);
+        out.extend(&added);
+        let password: Vec<u8> = PASSWORD.encode_utf16().flat_map(u16::to_be_bytes).collect();
+        let sum = sha1(&[&password, SALT, &out]);
+        out.extend(sum);
+        out
+    }
+}
+
+/// Adds the certificates of a bundle behind so many. Returns how many there are then.
+fn put(out: &mut Vec<u8>, before: usize, bundle: &[u8]) -> usize {
+    let authorities = pem::parse_many(bundle).unwrap_or_default();
+    let certificates = authorities.iter().filter(|item| item.tag() == "CERTIFICATE");
+    let mut number = before;
+    for certificate in certificates.map(pem::Pem::contents) {
         out.extend(TRUSTED.to_be_bytes());
-        text(&mut out, &format!("cofferdam-{number}"));
+        text(out, &format!("cofferdam-{number}"));
         // The day it was added: of no use to anyone.
         out.extend(0u64.to_be_bytes());
-        text(&mut out, "X.509");
+        text(out, "X.509");
         out.extend((certificate.len() as u32).to_be_bytes());
-        out.extend(*certificate);
+        out.extend(certificate);
+        number += 1;
     }
-    let password: Vec<u8> = PASSWORD.encode_utf16().flat_map(u16::to_be_bytes).collect();
-    let sum = sha1(&[&password, SALT, &out]);
-    out.extend(sum);
-    out
+    number
 }
 
 fn text(out: &mut Vec<u8>, text: &str) {
@@ -71,12 +95,14 @@ mod tests {
             pem("OTHER", "x"),
             pem("CERTIFICATE", "two")
         );
-        let made = store(bundle.as_bytes());
+        let made = Store::of(b"").with(bundle.as_bytes());
+        let (first, second) = bundle.split_at(bundle.find("-----BEGIN OTHER").unwrap());
+        assert_eq!(Store::of(first.as_bytes()).with(second.as_bytes()), made, "whatever came from where");
         assert_eq!(made[..12], [0xfe, 0xed, 0xfe, 0xed, 0, 0, 0, 2, 0, 0, 0, 2]);
         assert!(
             made.windows(7).any(|part| part == b"\0\0\0\x03one")
                 && made.windows(3).any(|part| part == b"two")
         );
-        assert_eq!(store(b"")[..12], [0xfe, 0xed, 0xfe, 0xed, 0, 0, 0, 2, 0, 0, 0, 0]);
+        assert_eq!(Store::of(b"").with(b"")[..12], [0xfe, 0xed, 0xfe, 0xed, 0, 0, 0, 2, 0, 0, 0, 0]);
     }
 }

@@ -155,7 +155,7 @@ fn plea() -> Plea<'static> {
         shell: b"/bin/sh".to_vec(),
     };
     let request = Request { argv: vec![b"id"], env: vec![b"A=1"], cwd: b"/", tty: false, who };
-    Plea { request, uid: 1000, pid: 7 }
+    Plea { request, uid: 1000, session: 7 }
 }
 
 #[test]

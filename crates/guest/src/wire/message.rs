@@ -131,7 +131,12 @@ pub enum Step {
     Stdio,
     User,
     Directory,
+    /// It had not become its program after [`SECONDS_TO_BEGIN`]: somebody inside has stopped it, or holds back the file.
+    Late,
 }
+
+/// In which a process has to become its program. Whoever waits for word of it has to have more patience.
+pub const SECONDS_TO_BEGIN: u8 = 8;
 
 /// What the guest says an exec has cost, with the children it has waited for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]

@@ -9,8 +9,8 @@ mod reader;
 mod task;
 
 pub use message::{
-    Attach, Exec, Exited, Fault, Hello, Outcome, Resize, Signal, Size, Started, Stdin, Step, Target, ToGuest,
-    ToHost, Usage, User, Warm, Window, put, put_empty,
+    Attach, Exec, Exited, Fault, Hello, Outcome, Resize, SECONDS_TO_BEGIN, Signal, Size, Started, Stdin,
+    Step, Target, ToGuest, ToHost, Usage, User, Warm, Window, put, put_empty,
 };
 pub use plea::{
     Answer, DENY_MAX, Deny, Grant, Invite, PLEA_MAX, PLEAS_MAX, Plea, REQUEST_MAX, Request, SOCKET,

@@ -44,9 +44,10 @@ pub struct Request<'a> {
 pub struct Plea<'a> {
     #[serde(borrow)]
     pub request: Request<'a>,
-    /// Who asks, as the kernel told the guest.
+    /// Who asks, as the kernel told the guest: its user, and its session of processes, which is the command that it belongs to
+    /// unless it has made itself another. Zero where it has left.
     pub uid: u32,
-    pub pid: u32,
+    pub session: u32,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

@@ -1,6 +1,8 @@
 //! The real guest at the end of a socket, without a sandbox around it.
 
 #[cfg(test)]
+mod beginnings;
+#[cfg(test)]
 mod commands;
 #[cfg(test)]
 mod faults;

@@ -36,6 +36,7 @@ type Roots = &'static [(&'static str, Option<&'static [&'static str]>)];
 
 fn roots(kind: &str) -> (Roots, &'static [&'static str]) {
     match kind {
+        "input" => (&[("input", None)], &["input"]),
         "tool" => (&[("tool", None), ("args", None)], &["tool", "args"]),
         "exec" => (&[("exec", Some(EXEC))], &["exec"]),
         "file" => (&[("file", Some(FILE))], &["file"]),

@@ -5,9 +5,11 @@
 //! is counted: a body cannot make a condition run for long.
 
 mod analysis;
+mod expression;
 mod variables;
 
 pub(crate) use analysis::{Names, Needs};
+pub use expression::{Expression, ExpressionError, InputSchema};
 
 use crate::facts::Facts;
 use crate::problem::Problem;
@@ -16,6 +18,7 @@ use cel::{Context, Env, ExecutionError, Program, Value};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, LazyLock};
+use variables::Variables;
 
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ConditionError {
@@ -68,18 +71,7 @@ pub(crate) struct Condition {
 impl Condition {
     /// `kind` is the rule's: it decides which variables there are.
     pub(crate) fn compile(text: &str, kind: &'static str) -> Result<Self, ConditionError> {
-        if text.len() > MAX_TEXT {
-            return Err(ConditionError::Long);
-        }
-        // The parser is another's and the text is a stranger's: a panic in it is a syntax error here.
-        let parsed = catch_unwind(|| Program::compile(text));
-        let program = match parsed {
-            Ok(Ok(program)) => program,
-            Ok(Err(errors)) => return Err(syntax(errors.errors.first())),
-            Err(_) => return Err(syntax(None)),
-        };
-        let mut expression = program.expression().clone();
-        let needs = analysis::analyse(&mut expression, kind)?;
+        let (expression, needs) = read(text, kind)?;
         if matches!(&expression.expr, Expr::Literal(literal) if !matches!(literal, LiteralValue::Boolean(_)))
         {
             return Err(ConditionError::NotBoolean);
@@ -97,26 +89,45 @@ impl Condition {
     }
 
     pub(crate) fn run(&self, facts: &Facts<'_>) -> Result<bool, Problem> {
-        let variables = variables::gather(&self.needs, facts)?;
-        let left = AtomicUsize::new((MAX_WORK / variables.bytes.max(1)).min(MAX_STEPS));
-        let tick = move || match left
-            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1))
-        {
+        match compute(&self.expression, variables::gather(&self.needs, facts)?)? {
+            Value::Bool(flag) => Ok(flag),
+            other => Err(Problem::NotBoolean(kind_of(&other))),
+        }
+    }
+}
+
+fn read(text: &str, kind: &'static str) -> Result<(IdedExpr, Needs), ConditionError> {
+    if text.len() > MAX_TEXT {
+        return Err(ConditionError::Long);
+    }
+    // The parser is another's and the text is a stranger's: a panic in it is a syntax error here.
+    let parsed = catch_unwind(|| Program::compile(text));
+    let program = match parsed {
+        Ok(Ok(program)) => program,
+        Ok(Err(errors)) => return Err(syntax(errors.errors.first())),
+        Err(_) => return Err(syntax(None)),
+    };
+    let mut expression = program.expression().clone();
+    let needs = analysis::analyse(&mut expression, kind)?;
+    Ok((expression, needs))
+}
+
+fn compute(expression: &IdedExpr, variables: Variables<'_>) -> Result<Value, Problem> {
+    let left = AtomicUsize::new((MAX_WORK / variables.bytes.max(1)).min(MAX_STEPS));
+    let tick =
+        move || match left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1)) {
             Ok(_) => Ok(Value::Bool(true)),
             Err(_) => Err(ExecutionError::function_error(TICK, "")),
         };
-        let mut context = Context::with_env(Arc::clone(&ENV));
-        context.add_function(TICK, tick).map_err(|_| Problem::Computation("its set-up failed"))?;
-        for (name, value) in variables.values {
-            context.add_variable_as_val(name, value);
-        }
-        let run = AssertUnwindSafe(|| Value::resolve(&self.expression, &context));
-        match catch_unwind(run) {
-            Ok(Ok(Value::Bool(flag))) => Ok(flag),
-            Ok(Ok(other)) => Err(Problem::NotBoolean(kind_of(&other))),
-            Ok(Err(error)) => Err(problem(error)),
-            Err(_) => Err(Problem::Computation("it failed")),
-        }
+    let mut context = Context::with_env(Arc::clone(&ENV));
+    context.add_function(TICK, tick).map_err(|_| Problem::Computation("its set-up failed"))?;
+    for (name, value) in variables.values {
+        context.add_variable_as_val(name, value);
+    }
+    match catch_unwind(AssertUnwindSafe(|| Value::resolve(expression, &context))) {
+        Ok(Ok(value)) => Ok(value),
+        Ok(Err(error)) => Err(problem(error)),
+        Err(_) => Err(Problem::Computation("it failed")),
     }
 }
 

@@ -212,7 +212,7 @@ fn record<'v>(fields: Fields<'v>) -> Value<'v> {
     Box::new(CelMap::from(fields))
 }
 
-fn value(json: &Json) -> Value<'_> {
+pub(super) fn value(json: &Json) -> Value<'_> {
     match json {
         Json::Null => Box::new(CelNull),
         Json::Bool(flag) => Box::new(CelBool::from(*flag)),

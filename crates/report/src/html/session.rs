@@ -27,13 +27,11 @@ pub(super) fn section(session: &Session<'_>, number: usize) -> Markup {
             summary {
                 span .badge { span aria-hidden="true" { (mark(verdict.outcome)) } " " (word(verdict.outcome)) }
                 " " h2 .id { (verdict.id) }
-                @if let Some(first) = verdict.reasons.first() { " " span .first { (first.text) } }
+                @if let Some(first) = first(verdict) { " " span .first { (first.text) } }
             }
             div .body {
                 (reasons(&verdict.reasons, number))
-                @if !verdict.reproduce.is_empty() {
-                    pre .command aria-label="The command that shows it again" { (command(&verdict.reproduce)) }
-                }
+                (next(verdict))
                 (input(&verdict.input))
                 div .numbers { (facts(verdict)) (scores(verdict)) }
                 @if let Some(report) = session.comparison.and_then(|c| c.claims.as_ref()) {
@@ -50,6 +48,30 @@ pub(super) fn section(session: &Session<'_>, number: usize) -> Markup {
 pub(super) fn why(verdict: &SessionVerdict) -> Option<&str> {
     let told = verdict.reasons.iter().find(|reason| reason.outcome != Outcome::Pass);
     told.filter(|_| verdict.outcome != Outcome::Pass).map(|reason| reason.code.as_str())
+}
+
+/// What is told of it while it is folded: of one that passed, nothing has to be looked at.
+fn first(verdict: &SessionVerdict) -> Option<&Reason> {
+    verdict.reasons.first().filter(|_| verdict.outcome != Outcome::Pass || verdict.is_flaky())
+}
+
+/// What to do: see it again, and make it the baseline if it is as it should be.
+fn next(verdict: &SessionVerdict) -> Markup {
+    let words: Vec<&str> = verdict.reproduce.iter().map(String::as_str).collect();
+    let record = match words.as_slice() {
+        ["cofferdam", "gate", rest @ ..] if verdict.outcome != Outcome::Pass => {
+            Some(["cofferdam", "record"].iter().chain(rest).map(ToString::to_string).collect::<Vec<_>>())
+        }
+        _ => None,
+    };
+    html! {
+        dl .next {
+            @if !words.is_empty() { dt { "see it again" } dd { pre .command { (command(&verdict.reproduce)) } } }
+            @if let Some(record) = record {
+                dt { "if it is right now" } dd { pre .command { (command(&record)) } }
+            }
+        }
+    }
 }
 
 fn reasons(reasons: &[Reason], number: usize) -> Markup {

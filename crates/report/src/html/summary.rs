@@ -5,7 +5,6 @@ use super::text::{mark, prose, word};
 use cofferdam_compare::Outcome;
 use cofferdam_gate::{GateResult, Share};
 use maud::{Markup, html};
-use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
 /// More reasons than this are not read.
@@ -58,19 +57,21 @@ pub(super) fn top(result: &GateResult) -> Markup {
 /// Why sessions did not pass, each reason once with how many it stopped and what the first of them says: of a hundred
 /// failures it is read here that they are one.
 fn causes(result: &GateResult) -> Markup {
-    let mut found: BTreeMap<&str, (u64, Outcome, &str)> = BTreeMap::new();
-    for session in &result.sessions {
-        let Some(code) = why(session) else { continue };
-        let text =
-            session.reasons.iter().find(|reason| reason.code == code).map_or("", |one| one.text.as_str());
-        let (count, gravest, first) = found.entry(code).or_insert((0, session.outcome, text));
-        *count += 1;
-        if session.outcome > *gravest {
-            (*gravest, *first) = (session.outcome, text);
+    let mut found: BTreeMap<String, (u64, Outcome, String)> = BTreeMap::new();
+    // The gravest come first, so that the first of a kind is what is told of it.
+    for session in result.sessions.to_look_at() {
+        let Some(code) = why(&session) else { continue };
+        if let Some((count, ..)) = found.get_mut(code) {
+            *count += 1;
+            continue;
         }
+        let text = session.reasons.iter().find(|reason| reason.code == code).map(|one| one.text.clone());
+        found.insert(code.to_owned(), (1, session.outcome, text.unwrap_or_default()));
     }
     let mut causes: Vec<_> = found.into_iter().collect();
-    causes.sort_by_key(|(code, (count, outcome, _))| (Reverse((*outcome, *count)), *code));
+    causes.sort_by(|(a, (many, grave, _)), (b, (more, graver, _))| {
+        (graver, more).cmp(&(grave, many)).then_with(|| a.cmp(b))
+    });
     html! {
         @if !causes.is_empty() {
             ul .causes {

@@ -95,7 +95,7 @@ fn result(sessions: Vec<SessionVerdict>) -> GateResult {
             commit: Some("0f".repeat(20)),
             modified: true,
         },
-        sessions,
+        sessions: sessions.into_iter().collect(),
         run: RunInfo {
             by: "cofferdam 0.1.0".into(),
             started_us: 1_000_000,

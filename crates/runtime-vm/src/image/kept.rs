@@ -155,7 +155,7 @@ pub(crate) fn check_once(path: &Path) -> io::Result<()> {
     if whole().contains(&known) {
         return Ok(());
     }
-    check(path)?;
+    crate::sound::once(path, || check(path))?;
     let mut whole = whole();
     whole.retain(|(other, _)| other != path && other.is_file());
     whole.push(known);

@@ -88,9 +88,14 @@ impl Serialize for Envelope {
 
 /// What is signed: the type and the payload with their lengths, so that no two pairs have the same bytes.
 fn pre_authentication(payload_type: &str, payload: &[u8]) -> Vec<u8> {
-    let mut bytes = format!("DSSEv1 {} {payload_type} {} ", payload_type.len(), payload.len()).into_bytes();
+    let mut bytes = before(payload_type, payload.len()).into_bytes();
     bytes.extend_from_slice(payload);
     bytes
+}
+
+/// All of that but the payload.
+fn before(payload_type: &str, length: usize) -> String {
+    format!("DSSEv1 {} {payload_type} {length} ", payload_type.len())
 }
 
 impl Envelope {
@@ -101,13 +106,17 @@ impl Envelope {
         signers: &[&Signer],
         nonces: &Nonces,
     ) -> Result<Self, EnvelopeError> {
-        let message = pre_authentication(payload_type, &payload);
+        // In place: what a gate signs can be the largest thing that it holds.
+        let before = before(payload_type, payload.len());
+        let mut message = payload;
+        message.splice(..0, before.bytes());
         let signature = |signer: &&Signer| {
             let sig = BASE64.encode(signer.sign(&message, nonces)?);
             Ok(Signature { keyid: signer.id().to_string(), sig })
         };
         let signatures = signers.iter().map(signature).collect::<Result<Vec<_>, EnvelopeError>>()?;
-        Ok(Self { payload_type: payload_type.to_owned(), payload, signatures })
+        message.drain(..before.len());
+        Ok(Self { payload_type: payload_type.to_owned(), payload: message, signatures })
     }
 
     pub fn parse(text: &[u8]) -> Result<Self, EnvelopeError> {

@@ -236,16 +236,16 @@ async fn keep(
     sandbox: &Arc<crate::sandbox::Sandbox>,
     adds: Adds,
 ) -> Result<(), String> {
-    for name in &build.names {
-        let by = format!("build {}", build.id);
-        let kept = snapshot::take(app, sandbox, Some(name.clone()), by).await.map_err(|e| e.to_string())?;
-        let adds = adds.clone();
-        let written = blocking(app, move |app| {
-            let kept = Kept { adds, ..kept };
-            snapshot::write(app, &kept)
-        });
-        written.await.map_err(|error| error.to_string())?;
-        build.say("info", None, format!("{name} is ready"));
-    }
+    let Some((first, others)) = build.names.split_first() else { return Ok(()) };
+    let by = format!("build {}", build.id);
+    let kept = snapshot::take(app, sandbox, Some(first.clone()), by).await.map_err(|e| e.to_string())?;
+    let others = others.to_vec();
+    let written = blocking(app, move |app| {
+        let kept = Kept { adds, ..kept };
+        snapshot::write(app, &kept)?;
+        others.into_iter().try_for_each(|name| snapshot::name(app, &kept, name).map(drop))
+    });
+    written.await.map_err(|error| error.to_string())?;
+    build.names.iter().for_each(|name| build.say("info", None, format!("{name} is ready")));
     Ok(())
 }

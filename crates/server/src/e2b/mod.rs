@@ -9,6 +9,7 @@ mod list;
 mod network;
 mod secrets;
 mod snapshots;
+mod tags;
 mod templates;
 mod volumes;
 mod wire;
@@ -66,6 +67,8 @@ pub(crate) fn router() -> Router<App> {
         .route("/templates/{id}/builds/{build}/status", get(builds::status))
         .route("/default-templates", get(templates::list))
         .route("/templates/aliases/{alias}", get(templates::alias))
+        .route("/templates/tags", post(tags::assign).delete(tags::remove))
+        .route("/templates/{id}/tags", get(tags::list))
         .route("/templates/{id}", delete(snapshots::remove).get(templates::info))
         .route("/templates/{id}/{*rest}", any(templates::build))
         .route("/v2/templates/{id}/{*rest}", any(templates::build))

@@ -20,12 +20,13 @@ pub(super) async fn page() -> Html<String> {
             operation.id,
             operation.method,
             operation.path,
-            escaped(operation.summary),
+            marked(operation.summary),
             if operation.admin { " <i>administrator</i>" } else { "" },
         );
         for parameter in about["parameters"].as_array().into_iter().flatten() {
             let say = |name: &str| escaped(parameter[name].as_str().unwrap_or_default());
-            text += &format!("<p><code>{}</code> ({}) {}</p>", say("name"), say("in"), say("description"));
+            let about = marked(parameter["description"].as_str().unwrap_or_default());
+            text += &format!("<p><code>{}</code> ({}) {about}</p>", say("name"), say("in"));
         }
         if let Some(schema) = about.pointer("/requestBody/content/application~1json/schema") {
             text += &format!("<h4>takes</h4><pre>{}</pre>", shown(&document, schema));
@@ -49,6 +50,15 @@ pub(super) async fn page() -> Html<String> {
 fn shown(document: &Value, schema: &Value) -> String {
     let named = schema["$ref"].as_str().and_then(|name| document.pointer(name.trim_start_matches('#')));
     escaped(&serde_json::to_string_pretty(named.unwrap_or(schema)).unwrap_or_default())
+}
+
+/// What stands between backticks is code.
+fn marked(text: &str) -> String {
+    let parts = escaped(text);
+    let parts = parts.split('`').enumerate();
+    parts
+        .map(|(at, part)| if at % 2 == 1 { format!("<code>{part}</code>") } else { part.to_owned() })
+        .collect()
 }
 
 fn escaped(text: &str) -> String {

@@ -54,7 +54,7 @@ pub(super) async fn run(
 ) -> Result<(StatusCode, Json<v1::Gate>), Problem> {
     let web = |url: &String| url.starts_with("http://") || url.starts_with("https://");
     if asked.webhook.as_ref().is_some_and(|url| !web(url) || url.parse::<http::Uri>().is_err()) {
-        return Err(Problem::bad("`webhook`: an http or https address is needed"));
+        return Err(Problem::unfit("`webhook`: an http or https address is needed"));
     }
     if asked.concurrency == Some(0) {
         return Err(Problem::bad("`concurrency`: at least 1 is needed"));

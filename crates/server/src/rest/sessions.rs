@@ -40,7 +40,7 @@ pub(super) async fn create(
 fn record(app: &App, caller: &Caller, asked: v1::NewSession, time: Duration) -> Result<Record, Problem> {
     let key = &caller.0;
     if asked.image.is_some() && asked.template.is_some() {
-        return Err(Problem::bad("`image` and `template` do not go together: leave one out"));
+        return Err(Problem::unfit("`image` and `template` do not go together: leave one out"));
     }
     let wanted = asked.template.as_deref().unwrap_or(BASE);
     let (template, from, adds) = match (&asked.image, template::exists(wanted)) {
@@ -74,7 +74,7 @@ fn record(app: &App, caller: &Caller, asked: v1::NewSession, time: Duration) -> 
     let mounted = asked.volumes.iter().map(|one| (one.volume.as_str(), one.path.as_str(), one.read_only));
     let volumes = volume::mounts(app, &key.tenant, mounted)?;
     let network = e2b::Network { allow_out: Some(asked.allow_out), ..e2b::Network::default() };
-    egress::check(&network).map_err(|error| Problem::bad(error.to_string()))?;
+    egress::check(&network).map_err(|error| Problem::unfit(error.to_string()))?;
     let mut env = adds.env.clone();
     env.extend(asked.env);
     Ok(Record {
@@ -110,7 +110,7 @@ fn record(app: &App, caller: &Caller, asked: v1::NewSession, time: Duration) -> 
 fn check_policy(text: &str, caller: &Caller) -> Result<(), Problem> {
     let table: toml::Table = text
         .parse()
-        .map_err(|error: toml::de::Error| Problem::bad(format!("`policy`: {}", error.message())))?;
+        .map_err(|error: toml::de::Error| Problem::unfit(format!("`policy`: {}", error.message())))?;
     match table.contains_key("upstream") && caller.0.kind != KeyKind::Admin {
         true => Err(Problem::new(StatusCode::FORBIDDEN, "`policy`: [[upstream]] is for the operator only")),
         false => Ok(()),
@@ -121,7 +121,7 @@ fn span(app: &Service, seconds: u32) -> Result<Duration, Problem> {
     let most = app.config.e2b.max_timeout;
     match Duration::from_secs(seconds.into()) {
         asked if asked <= most.0 => Ok(asked),
-        _ => Err(Problem::bad(format!("`timeout`: more than the {most} that are allowed here"))),
+        _ => Err(Problem::unfit(format!("`timeout`: more than the {most} that are allowed here"))),
     }
 }
 

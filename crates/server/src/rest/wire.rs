@@ -42,6 +42,11 @@ impl Problem {
         Self::new(StatusCode::BAD_REQUEST, message)
     }
 
+    /// The document allows it, and it makes no sense: a text in it that is no policy, a file that is no suite.
+    pub(super) fn unfit(message: impl Into<String>) -> Self {
+        Self { code: "unprocessable", ..Self::new(StatusCode::UNPROCESSABLE_ENTITY, message) }
+    }
+
     pub(super) fn not_found(what: &str) -> Self {
         Self::new(StatusCode::NOT_FOUND, format!("there is no such {what}, or it is not yours"))
     }
@@ -97,7 +102,7 @@ impl From<EngineError> for Problem {
             | EngineError::Unfit(_)
             | EngineError::Secret(_)
             | EngineError::SecretInEnvironment { .. }
-            | EngineError::Unreadable { .. } => StatusCode::BAD_REQUEST,
+            | EngineError::Unreadable { .. } => return Self::unfit(error.to_string()),
             error if error.is_asked_wrong() => StatusCode::BAD_REQUEST,
             // Its guest is not to be trusted any more.
             EngineError::Guest(_) => StatusCode::CONFLICT,

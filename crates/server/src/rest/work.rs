@@ -117,7 +117,7 @@ pub(super) async fn exec(
 fn exit(end: &End) -> Result<v1::ExecExit, Problem> {
     match &end.exit {
         Ok(exit) => Ok(v1::ExecExit { exit_code: exit.code(), reason: end.reason.clone() }),
-        Err(why) => Err(Problem::bad(format!("the command could not be started: {why}"))),
+        Err(why) => Err(Problem::unfit(format!("the command could not be started: {why}"))),
     }
 }
 

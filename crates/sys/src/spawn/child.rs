@@ -1,5 +1,5 @@
-//! What the child does between clone and exec. It shares the parent's memory, so it allocates nothing, takes
-//! no lock and never returns; rustix's calls here are bare system calls.
+//! What the child does between clone and exec. It shares the parent's memory, which goes on meanwhile, so it allocates
+//! nothing, takes no lock and never returns; rustix's calls here are bare system calls.
 
 use super::{Failure, Step, User};
 use crate::signal::{Mask, SET_SIZE};
@@ -14,57 +14,66 @@ use rustix::io::Errno;
 use rustix::thread::{Gid, Uid};
 
 /// Everything the child needs, made ready by the parent.
-pub(super) struct Job<'a> {
-    pub(super) candidates: &'a [CString],
+pub(super) struct Job {
+    pub(super) candidates: Vec<CString>,
     /// The candidates come from PATH: one that is missing or no program is passed over.
     pub(super) searched: bool,
-    pub(super) argv: *const *const c_char,
-    pub(super) script: Cell<Vec<*const c_char>>,
-    pub(super) env: *const *const c_char,
-    pub(super) cwd: &'a CStr,
+    /// What the pointers lead to.
+    pub(super) _words: [Vec<CString>; 2],
+    pub(super) argv: Vec<*const c_char>,
+    /// A script without an interpreter line: `/bin/sh PATH ARGS`, where the path is filled in.
+    pub(super) script: Vec<Cell<*const c_char>>,
+    pub(super) env: Vec<*const c_char>,
+    pub(super) cwd: CString,
     pub(super) stdio: [RawFd; 3],
     pub(super) terminal: bool,
-    pub(super) user: Option<User<'a>>,
-    /// How the parent learns why.
-    pub(super) failure: Cell<Option<Failure>>,
+    pub(super) user: Option<User>,
 }
 
-pub(super) extern "C" fn run(job: &Job<'_>) -> ! {
+/// A job and where to tell that it failed. That nobody has that any more says that it did not, or that it has ended.
+pub(super) struct Begun {
+    pub(super) job: Job,
+    pub(super) status: RawFd,
+}
+
+pub(super) extern "C" fn run(begun: &Begun) -> ! {
+    let Begun { job, status } = begun;
     let failure = match prepare(job) {
         Ok(()) => Failure { step: Step::Program, errno: execute(job) },
         Err(failure) => failure,
     };
-    job.failure.set(Some(failure));
+    // SAFETY: open in this child until it execs or ends, which `place` has seen to.
+    failure.tell(unsafe { BorrowedFd::borrow_raw(*status) });
     loop {
         // SAFETY: takes no pointers; ends this child only.
         let _ = unsafe { syscall(number::EXIT, [127]) };
     }
 }
 
-fn prepare(job: &Job<'_>) -> Result<(), Failure> {
-    stand_alone(&job.stdio)?;
+fn prepare(job: &Job) -> Result<(), Failure> {
+    stand_alone(&job.stdio, Rest::ClosedThen)?;
     dress(job)
 }
 
 /// What is left to be done in a session of its own, with its descriptors in place.
-fn dress(job: &Job<'_>) -> Result<(), Failure> {
+fn dress(job: &Job) -> Result<(), Failure> {
     let at = |step| move |errno| Failure { step, errno };
     if job.terminal {
         // SAFETY: `place` has just opened it.
         let stdin = unsafe { BorrowedFd::borrow_raw(0) };
         rustix::process::ioctl_tiocsctty(stdin).map_err(at(Step::Terminal))?;
     }
-    if let Some(user) = job.user {
+    if let Some(user) = &job.user {
         become_user(user).map_err(at(Step::User))?;
     }
-    rustix::process::chdir(job.cwd).map_err(at(Step::Directory))?;
+    rustix::process::chdir(job.cwd.as_c_str()).map_err(at(Step::Directory))?;
     Mask::NONE.set().map_err(at(Step::Session))?;
     Ok(())
 }
 
 /// As `run`, in a process that has a session of its own and memory that is nobody else's. Returns only where it fails; other
 /// descriptors are still open then.
-pub(super) fn turn_into(job: &Job<'_>) -> Failure {
+pub(super) fn turn_into(job: &Job) -> Failure {
     let at = |step| move |errno| Failure { step, errno };
     let placed = place(&job.stdio, Rest::ClosedThen).map_err(at(Step::Stdio));
     match placed.and_then(|()| dress(job)) {
@@ -74,11 +83,11 @@ pub(super) fn turn_into(job: &Job<'_>) -> Failure {
 }
 
 /// A session of its own, with these three descriptors and no others.
-pub(super) fn stand_alone(stdio: &[RawFd; 3]) -> Result<(), Failure> {
+pub(super) fn stand_alone(stdio: &[RawFd; 3], rest: Rest) -> Result<(), Failure> {
     let at = |step| move |errno| Failure { step, errno };
     rustix::process::setsid().map_err(at(Step::Session))?;
     default_dispositions();
-    place(stdio, Rest::Closed).map_err(at(Step::Stdio))
+    place(stdio, rest).map_err(at(Step::Stdio))
 }
 
 /// Handlers end with exec, but what was ignored would stay ignored.
@@ -95,7 +104,7 @@ fn default_dispositions() {
 
 /// What becomes of all other descriptors.
 #[derive(Clone, Copy)]
-enum Rest {
+pub(super) enum Rest {
     Closed = 0,
     /// By the exec, if there is one.
     ClosedThen = 4,
@@ -111,7 +120,7 @@ fn place(stdio: &[RawFd; 3], rest: Rest) -> Result<(), Errno> {
     unsafe { syscall(number::CLOSE_RANGE, rest) }.map(drop)
 }
 
-pub(super) fn become_user(user: User<'_>) -> Result<(), Errno> {
+pub(super) fn become_user(user: &User) -> Result<(), Errno> {
     let (uid, gid) = (Uid::from_raw(user.uid), Gid::from_raw(user.gid));
     // SAFETY: `Gid` is a transparent `u32`.
     let groups =
@@ -123,14 +132,14 @@ pub(super) fn become_user(user: User<'_>) -> Result<(), Errno> {
 
 /// Returns only if no candidate became the program. As in a shell, a file found in PATH that is not executable
 /// is remembered while the search goes on, and a directory of that name is nothing found.
-fn execute(job: &Job<'_>) -> Errno {
+fn execute(job: &Job) -> Errno {
     let mut result = Errno::NOENT;
-    for candidate in job.candidates {
+    for candidate in &job.candidates {
         // Looking is cheaper than trying where every exec is watched.
         if job.searched && !is_file(candidate) {
             continue;
         }
-        match exec(candidate, job.argv, job.env) {
+        match exec(candidate, job.argv.as_ptr(), job.env.as_ptr()) {
             Errno::NOEXEC => return interpret(job, candidate),
             Errno::NOENT | Errno::NOTDIR if job.searched => (),
             Errno::ACCESS if job.searched => result = Errno::ACCESS,
@@ -141,22 +150,20 @@ fn execute(job: &Job<'_>) -> Errno {
 }
 
 /// A script without `#!` is the shell's; a program for some other machine is nobody's.
-fn interpret(job: &Job<'_>, candidate: &CStr) -> Errno {
+fn interpret(job: &Job, candidate: &CStr) -> Errno {
     if is_binary(candidate) {
         return Errno::NOEXEC;
     }
-    let mut script = job.script.take();
-    if let Some(slot) = script.get_mut(1) {
-        *slot = candidate.as_ptr();
+    if let Some(slot) = job.script.get(1) {
+        slot.set(candidate.as_ptr());
     }
-    let errno = exec(c"/bin/sh", script.as_ptr(), job.env);
-    // Given back whole: the parent frees it.
-    job.script.set(script);
+    // A `Cell` is laid out as what it holds.
+    let errno = exec(c"/bin/sh", job.script.as_ptr().cast(), job.env.as_ptr());
     if errno == Errno::NOENT { Errno::NOEXEC } else { errno }
 }
 
 fn exec(path: &CStr, argv: *const *const c_char, env: *const *const c_char) -> Errno {
-    // SAFETY: a C string and two null-terminated arrays of them, all alive in the parent, which waits.
+    // SAFETY: a C string and two null-terminated arrays of them, which the parent keeps until this child has left its memory.
     match unsafe { syscall(number::EXECVE, [path.as_ptr() as usize, argv as usize, env as usize]) } {
         Ok(_) => Errno::IO,
         Err(errno) => errno,

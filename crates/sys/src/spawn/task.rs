@@ -3,7 +3,7 @@
 //! Only a program of one thread may do so: a lock that another thread held would never be given back. The guest
 //! is one, with or without std.
 
-use super::child::{become_user, stand_alone};
+use super::child::{Rest, become_user, stand_alone};
 use super::{Failure, Stdio, Step, User};
 use crate::signal::Mask;
 use crate::syscall::{number, syscall};
@@ -15,7 +15,7 @@ use rustix::process::{DumpableBehavior, Pid};
 /// and to do nothing else. The caller reaps it.
 pub fn fork(
     stdio: [BorrowedFd<'_>; 3],
-    user: Option<User<'_>>,
+    user: Option<&User>,
     work: impl FnOnce(Result<(), Failure>) -> u8,
 ) -> Result<Pid, Failure> {
     const SIGCHLD: usize = 17;
@@ -51,9 +51,9 @@ pub fn split(work: impl FnOnce() -> u8) -> Result<(), rustix::io::Errno> {
     }
 }
 
-fn prepare(stdio: &Stdio, user: Option<User<'_>>) -> Result<(), Failure> {
+fn prepare(stdio: &Stdio, user: Option<&User>) -> Result<(), Failure> {
     let at = |step| move |errno| Failure { step, errno };
-    stand_alone(&stdio.numbers)?;
+    stand_alone(&stdio.numbers, Rest::Closed)?;
     if let Some(user) = user {
         become_user(user).map_err(at(Step::User))?;
     }

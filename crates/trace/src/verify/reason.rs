@@ -33,7 +33,9 @@ pub enum Reason {
     Misplaced,
     #[error("its signature is wrong")]
     WrongSignature,
-    #[error("signed by {key}, which is not a trusted key")]
+    #[error(
+        "signed by {key}, which is not a trusted key: if it is one of yours, name its public key with `--key`, or believe it from now on with `cofferdam key trust`"
+    )]
     UnknownSigner { key: Digest },
     #[error("signed by {key}, and not by the signer of the events before it")]
     OtherSigner { key: Digest },

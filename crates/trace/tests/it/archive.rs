@@ -35,7 +35,7 @@ fn a_bundle_goes_into_one_file_and_comes_back_the_same() {
     let copy = traces.join(id().as_str());
     assert_eq!(verified(&copy), verified(&bundle));
     assert_eq!(packed(&copy), file);
-    assert!(matches!(unpack(&file[..], &traces, MAX_ARCHIVE), Err(ArchiveError::Exists(_))));
+    assert!(matches!(unpack(&file[..], &traces, MAX_ARCHIVE), Err(ArchiveError::Exists { .. })));
     assert_eq!(fs::read_dir(&traces).unwrap().count(), 1, "nothing half-made is left");
 }
 

@@ -90,8 +90,8 @@ pub struct Scheme {
 pub enum SchemeError {
     #[error("`{path}` cannot be read: {why}")]
     File { path: String, why: String },
-    #[error("the declaration cannot be read: {0}")]
-    Syntax(String),
+    #[error("the declaration cannot be read at line {line}: {why}")]
+    Syntax { line: usize, why: String },
     #[error("`hash`: {0}")]
     Hash(#[from] cofferdam_seal::UnknownHash),
     #[error("`encoding`: a signature is bytes: use hex, base64 or base64url")]
@@ -125,7 +125,10 @@ impl Declaration {
     }
 
     pub fn parse(text: &str) -> Result<Self, SchemeError> {
-        let syntax = |error: toml::de::Error| SchemeError::Syntax(error.message().to_owned());
+        let syntax = |error: toml::de::Error| {
+            let before = error.span().and_then(|span| text.get(..span.start)).unwrap_or_default();
+            SchemeError::Syntax { line: before.matches('\n').count() + 1, why: error.message().to_owned() }
+        };
         let declaration: Self = toml::from_str(text).map_err(syntax)?;
         declaration.scheme()?;
         Ok(declaration)

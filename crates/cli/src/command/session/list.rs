@@ -1,7 +1,7 @@
 //! What there is, for people and as data.
 
 use crate::output::{Failure, Output, Paint};
-use crate::story::{command_line, exit_words, fit, printable, second};
+use crate::story::{command_line, exit_words, fit, minute, printable, second};
 use cofferdam_engine::Engine;
 use cofferdam_model::{Bytes, ExecInfo, LiveState, SessionId, SessionInfo, Span, UsageTotal};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -30,7 +30,7 @@ pub(super) fn snapshots(engine: &Engine, output: &Output) -> Result<u8, Failure>
         return Ok(0);
     }
     for snapshot in &found {
-        let (name, taken, of) = (&snapshot.name, second(snapshot.taken_us), &snapshot.session);
+        let (name, taken, of) = (&snapshot.name, minute(snapshot.taken_us), &snapshot.session);
         let workdir = printable(&snapshot.workdir.to_string_lossy());
         output.data(&format!("{name:<20}  {taken}  of {of}, over {workdir}\n"))?;
     }
@@ -93,8 +93,11 @@ pub(super) fn one(engine: &Engine, session: &SessionId, output: &Output) -> Resu
         usage.processes.map(|count| format!("{count} processes")),
     ];
     let known: Vec<String> = known.into_iter().flatten().collect();
-    let none = "not counted: this user has no control group here".to_owned();
-    field("uses", if known.is_empty() { none } else { known.join(", ") });
+    let none = match info.state {
+        LiveState::Lost => "nothing any more",
+        _ => "not counted: this user has no control group here",
+    };
+    field("uses", if known.is_empty() { none.into() } else { known.join(", ") });
     let total = engine.usage_of(session.clone())?;
     if total.span_us > 0 {
         lines.push(format!("  {:<10} {}", "on record", usage_words(&total)));

@@ -208,9 +208,10 @@ fn what_was_recorded_can_be_compared_without_running_anything() {
     shop.break_agent();
     shop.gate(&[]).exits(1);
     let before = traces(&site);
-    site.call(&["compare", "baseline", "gate-out/traces", "-q"]).exits(1);
-    site.call(&["compare", "baseline", "baseline", "-q", "--out", "again"]).exits(0);
+    let told = site.call(&["compare", "baseline", "gate-out/traces"]).exits(1).out();
     let (base, new) = ("baseline/refund-small.1.tar.zst", "gate-out/traces/refund-small.1.tar.zst");
+    assert!(told.contains(&format!("cofferdam compare {base} {new}\n")), "{told}");
+    site.call(&["compare", "baseline", "baseline", "-q", "--out", "again"]).exits(0);
     site.call(&["compare", base, new, "-q"]).exits(1);
     site.call(&["compare", base, base, "-q", "--policy", "policy.toml"]).exits(0);
     site.call(&["verify", "again", "-q"]).exits(0);

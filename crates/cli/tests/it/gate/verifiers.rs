@@ -1,7 +1,7 @@
 //! Artifacts of ours, checked by verifiers that nobody here wrote; and changed ones, which they must refuse, or their
 //! word would be worth nothing.
 
-use super::scripts;
+use super::{add, scripts};
 use crate::site;
 use cofferdam_testkit::{Server, Site, program};
 use std::path::{Path, PathBuf};
@@ -141,10 +141,18 @@ jsonschema.validators.validator_for(schema)(schema).validate(log)
 fn junit_and_sarif_are_what_their_schemas_say() {
     let Some(server) = Server::shared() else { return };
     let site = site();
-    let sessions = [("good", "echo a"), ("worse", "true"), ("new", "true")];
-    scripts(&site, &sessions[..2]);
+    let policy = "[[rule]]\nid = \"no-bad\"\nreason = \"nobody goes there\"\neffect = \"deny\"\nhost = \"bad.example\"\n";
+    site.write("policy.toml", format!("# where to go\n{policy}"));
+    let named = "[policy]\nfile = \"policy.toml\"\n";
+    let sessions = [("good", "echo a"), ("worse", "true"), ("barred", "true"), ("new", "true")];
+    scripts(&site, &sessions[..3]);
+    add(&site, named);
     site.call(&["record", "suite.toml", "-q"]).exits(0);
-    scripts(&site, &[("good", "echo a"), ("worse", "echo '<&\"' >&2; exit 3"), ("new", "true")]);
+    let ask =
+        r#"python3 -c "import urllib.request as u; u.urlopen('http://bad.example/')" 2>/dev/null; true"#;
+    let worse = [("good", "echo a"), ("worse", "echo '<&\"' >&2; exit 3"), ("barred", ask), sessions[3]];
+    scripts(&site, &worse);
+    add(&site, named);
     site.call(&["gate", "suite.toml", "-q"]).exits(1);
     let modules = server.packages().join("node_modules");
     let junit = |path: &str| {
@@ -163,6 +171,17 @@ fn junit_and_sarif_are_what_their_schemas_say() {
     for done in good {
         assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
     }
+    // What the policy denied is a result of its rule, at the line where that stands.
+    let log: serde_json::Value = serde_json::from_str(&site.read("gate-out/results.sarif")).unwrap();
+    let results = log["runs"][0]["results"].as_array().unwrap();
+    let denied = results.iter().find(|one| one["ruleId"] == "policy/no-bad").unwrap();
+    let place = &denied["locations"][0]["physicalLocation"];
+    assert_eq!(
+        (&place["artifactLocation"]["uri"], &place["region"]["startLine"]),
+        (&"policy.toml".into(), &2.into())
+    );
+    let worse = results.iter().find(|one| one["properties"]["session"] == "worse").unwrap();
+    assert_eq!(worse["locations"][0]["physicalLocation"]["region"]["startLine"], 9);
     // And they would notice.
     site.write("bad.xml", site.read("gate-out/junit.xml").replace("<failure ", "<fault "));
     site.write("bad.sarif", site.read("gate-out/results.sarif").replace("\"level\"", "\"levle\""));

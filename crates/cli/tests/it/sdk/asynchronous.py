@@ -2,6 +2,7 @@
 import asyncio
 
 from e2b import AsyncSandbox
+from e2b_code_interpreter import AsyncSandbox as Interpreter
 
 
 async def main():
@@ -33,6 +34,17 @@ async def main():
     late = await sandbox.commands.connect(handle.pid)
     assert (await late.wait()).exit_code == 0
 
+    # A file that comes and goes in pieces, as they are made.
+    async def pieces():
+        for number in range(64):
+            yield bytes([number]) * 65_536
+
+    await sandbox.files.write("streamed", pieces())
+    size = 0
+    async for piece in await sandbox.files.read("streamed", format="stream"):
+        size += len(piece)
+    assert size == 64 * 65_536, size
+
     # A sandbox that is ended breaks its streams off.
     handle = await sandbox.commands.run("sleep 1000", background=True)
     assert await sandbox.kill() is True
@@ -42,6 +54,14 @@ async def main():
         assert "sandbox" in str(error).lower() or "terminated" in str(error).lower(), error
     else:
         raise AssertionError("the command went on without its sandbox")
+
+    interpreter = await Interpreter.create(timeout=120)
+    lines = []
+    done = await interpreter.run_code("print('one')\n6 * 7", on_stdout=lambda message: lines.append(message.line))
+    assert (done.text, lines) == ("42", ["one\n"]), (done, lines)
+    both = await asyncio.gather(*(interpreter.run_code("1 + 1", language=one) for one in ("python", "js")))
+    assert [one.text for one in both] == ["2", "2"], both
+    await interpreter.kill()
 
 
 asyncio.run(main())

@@ -189,6 +189,30 @@ fn a_service_without_sudo() {
 }
 
 #[test]
+fn the_life_of_sandboxes_by_the_python_sdk() {
+    with_sdk("lifecycle.py", |_| {});
+}
+
+#[test]
+fn the_life_of_sandboxes_by_the_sdk_for_javascript() {
+    with_sdk("lifecycle.mjs", |_| {});
+}
+
+/// With matplotlib and pandas, which the machine need not have.
+#[test]
+fn charts_by_the_python_sdk() {
+    let Some(packages) = packages() else { return };
+    if !needs_root("a service for several users") {
+        return;
+    }
+    let inside = packages.join("inside/charts");
+    assert!(inside.is_dir(), "{} is missing: `cargo xtask test` installs it", inside.display());
+    let site = Site::new(Mode::Root, env!("CARGO_BIN_EXE_cofferdam"));
+    let service = Service::start(&site);
+    service.run_with(&packages, "charts.py", &[("TEST_INSIDE", inside.to_str().unwrap())]);
+}
+
+#[test]
 fn the_asynchronous_sdk() {
     with_sdk("asynchronous.py", |_| {});
 }

@@ -89,9 +89,9 @@ fn a_gate_runs_and_its_verdict_is_published_signed() {
     // Nobody else may, and what is no suite is refused at once.
     service.api("POST", "/v1/gates", Some(json!({ "suite": path }))).is(403);
     let nothing = json!({ "suite": "/no/such/suite.toml" });
-    service.ask("POST", "/v1/gates", &service.admin_key, Some(nothing)).is(400);
+    service.ask("POST", "/v1/gates", &service.admin_key, Some(nothing)).is(422);
     let hooked = json!({ "suite": path, "webhook": "file:///etc/passwd" });
-    service.ask("POST", "/v1/gates", &service.admin_key, Some(hooked)).is(400);
+    service.ask("POST", "/v1/gates", &service.admin_key, Some(hooked)).is(422);
 }
 
 #[test]

@@ -43,3 +43,13 @@ fn a_key_that_is_revoked_is_refused_at_once_and_tenants_do_not_see_each_other() 
     let state = std::fs::read_to_string(service.site.state().join("service/keys.json")).unwrap();
     assert!(!state.contains(key) && !state.contains(&service.admin_key), "only digests are kept");
 }
+
+#[test]
+fn a_start_that_fails_makes_no_keys() {
+    let site = crate::site();
+    site.call(&["session", "create", "--name", "held"]).exits(0);
+    let refused = site.call(&["serve", "--listen", "127.0.0.1:0"]).exits(2).err();
+    assert!(refused.contains("holds the sessions"), "{refused}");
+    assert_eq!(site.call(&["apikey", "ls", "--json"]).exits(0).out().trim(), "[]");
+    site.call(&["session", "kill", "held"]).exits(0);
+}

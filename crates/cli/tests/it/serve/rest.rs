@@ -74,7 +74,8 @@ fn a_policy_is_put_in_force_and_a_tenant_cannot_say_where_hosts_are() {
         "[[rule]]\nid = \"docs\"\nreason = \"reading\"\neffect = \"allow\"\nhost = \"docs.example.com\"\n";
     service.api("PUT", &at, Some(json!({ "policy": policy }))).is(200);
     assert!(service.api("GET", &at, None).is(200).text.contains("docs.example.com"));
-    service.api("PUT", &at, Some(json!({ "policy": "[[rule]]\nid = \"x\"\n" }))).is(400);
+    let refused = service.api("PUT", &at, Some(json!({ "policy": "[[rule]]\nid = \"x\"\n" }))).is(422).json();
+    assert_eq!(refused["code"], "unprocessable", "{refused}");
     let upstream = "[[upstream]]\nhost = \"docs.example.com\"\nconnect = \"127.0.0.1:80\"\n";
     service.api("PUT", &at, Some(json!({ "policy": upstream }))).is(403);
     assert!(

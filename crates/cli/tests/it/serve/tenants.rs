@@ -124,6 +124,10 @@ fn no_route_of_e2b_gives_a_tenant_anything_of_another() {
                 "/sandboxes" | "/v2/sandboxes" if method == "post" => {
                     json!({ "templateID": "kept-by-one" }).to_string()
                 }
+                "/templates/tags" => {
+                    let named = "kept-by-one";
+                    json!({ "target": named, "name": named, "tags": ["default"] }).to_string()
+                }
                 "/sandboxes/{id}/timeout" => json!({ "timeout": 0 }).to_string(),
                 _ => String::new(),
             };

@@ -180,5 +180,6 @@ fn statements(run: &Run) -> Vec<Doubtful<'_>> {
 
 fn reason(code: &str, weight: f64, text: String, place: Option<Place>) -> Reason {
     let places = place.into_iter().collect();
-    Reason { scorer: Scorer::Groundedness, code: code.into(), outcome: Outcome::Review, weight, text, places }
+    let (scorer, outcome) = (Scorer::Groundedness, Outcome::Review);
+    Reason { scorer, code: code.into(), rule: None, outcome, weight, text, places }
 }

@@ -6,6 +6,7 @@
 //! answer. So the first process never has any of it, nor the socket on which it comes. Who is held up by it is the one
 //! that attends to this asker, and nobody else.
 
+use crate::exec::user;
 use crate::line::header;
 use alloc::ffi::CString;
 use alloc::vec;
@@ -14,7 +15,7 @@ use cofferdam_guest::wire::{
     self, Answer, Exited, HEADER_LEN, Hello, Kind, Plea, REQUEST_MAX, Request, Target, ToGuest, ToHost,
 };
 use cofferdam_sys::descriptor::standard;
-use cofferdam_sys::spawn::{self, Command, Failure, Step, User};
+use cofferdam_sys::spawn::{self, Command, Failure, Step};
 use core::mem::{ManuallyDrop, MaybeUninit};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -26,6 +27,7 @@ use rustix::net::{
     recv, recvmsg, send,
 };
 use rustix::pipe::{PipeFlags, pipe_with};
+use rustix::process::getsid;
 use serde::Serialize;
 
 /// As the first process has placed them: the line to it, where a failure is told, and the door.
@@ -37,9 +39,6 @@ const HERE: u32 = 1;
 
 /// The descriptors that a command is to have.
 type Stdio = [OwnedFd; 3];
-
-/// What a failure looks like on its pipe.
-const FAILURE_LEN: usize = 3;
 
 /// All of it. The exit code is for people who trace processes.
 pub(crate) fn run(ready: Result<(), Failure>) -> u8 {
@@ -67,8 +66,8 @@ fn attend() -> Result<(), Errno> {
         tell(asker.as_fd(), &Answer::Denied(b"that is no question"));
         return Err(Errno::BADMSG);
     };
-    let pid = who.pid.as_raw_nonzero().get() as u32;
-    say(Kind::Plea, HERE, &Plea { request, uid: who.uid.as_raw(), pid })?;
+    let session = getsid(Some(who.pid)).map_or(0, |session| session.as_raw_nonzero().get() as u32);
+    say(Kind::Plea, HERE, &Plea { request, uid: who.uid.as_raw(), session })?;
     drop(question);
     // Whoever speaks again before the answer, or leaves, does not want it any more.
     if ready([LINE, asker.as_fd()])?[1] {
@@ -167,7 +166,7 @@ fn become_command(exec: &wire::Exec<'_>, go: &OwnedFd, stdio: &Stdio) -> Result<
         Ok(_) => turn_into(exec, stdio),
         Err(errno) => Failure { step: Step::Stdio, errno },
     };
-    let _ = rustix::io::write(&status, &encode(failure));
+    failure.tell(status.as_fd());
     Err(failure.errno)
 }
 
@@ -177,15 +176,14 @@ fn turn_into(exec: &wire::Exec<'_>, [stdin, stdout, stderr]: &Stdio) -> Failure 
     else {
         return Failure { step: Step::Program, errno: Errno::INVAL };
     };
-    let user = exec.user.as_ref();
     let terminal = exec.tty.is_some();
-    spawn::turn_into(&Command {
-        argv: &argv,
-        env: &env,
-        cwd: &cwd,
+    spawn::turn_into(Command {
+        argv,
+        env,
+        cwd,
         stdio: if terminal { [stdin.as_fd(); 3] } else { [stdin.as_fd(), stdout.as_fd(), stderr.as_fd()] },
         terminal,
-        user: user.map(|user| User { uid: user.uid, gid: user.gid, groups: &user.groups }),
+        user: exec.user.clone().map(user),
     })
 }
 
@@ -248,29 +246,5 @@ fn pass_on(asker: &OwnedFd) -> Result<(), Errno> {
                 Err(errno) => return Err(errno),
             }
         }
-    }
-}
-
-const STEPS: [Step; 7] =
-    [Step::Fork, Step::Session, Step::Terminal, Step::Stdio, Step::User, Step::Directory, Step::Program];
-
-fn encode(failure: Failure) -> [u8; FAILURE_LEN] {
-    let step = STEPS.iter().position(|step| *step == failure.step).unwrap_or_default();
-    let [low, high] = (failure.errno.raw_os_error() as u16).to_le_bytes();
-    [step as u8, low, high]
-}
-
-/// Whether the command runs, as far as the pipe tells: nothing is known yet, it runs, or why it does not.
-pub(crate) fn began(status: BorrowedFd<'_>) -> Option<Result<(), Failure>> {
-    let mut told = [0; FAILURE_LEN];
-    match rustix::io::read(status, &mut told) {
-        Err(Errno::AGAIN | Errno::INTR) => None,
-        Ok(FAILURE_LEN) => {
-            let [step, low, high] = told;
-            let step = STEPS.get(usize::from(step)).copied().unwrap_or(Step::Program);
-            let errno = Errno::from_raw_os_error(u16::from_le_bytes([low, high]).into());
-            Some(Err(Failure { step, errno }))
-        }
-        _ => Some(Ok(())),
     }
 }

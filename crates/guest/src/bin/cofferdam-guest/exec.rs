@@ -1,6 +1,5 @@
 //! One command, from the request to the last of its bytes.
 
-use crate::attend;
 use crate::line::Line;
 use crate::outbox::Outbox;
 use crate::pleas::Attendant;
@@ -10,10 +9,10 @@ use crate::terminal::{self, Terminal};
 use alloc::ffi::CString;
 use alloc::vec::Vec;
 use cofferdam_guest::wire::{
-    self, Exited, Fault, Kind, Outcome, Started, Stdin, Step, Stream, Target, ToGuest,
+    self, Exited, Fault, Kind, Outcome, SECONDS_TO_BEGIN, Started, Stdin, Step, Stream, Target, ToGuest,
 };
 use cofferdam_sys::reap::{Ended, Status};
-use cofferdam_sys::spawn::{self, Command, Failure, User};
+use cofferdam_sys::spawn::{self, Beginning, Command, Failure, User};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::{Gid, Mode, OFlags, Uid, fchown, fcntl_setfl};
 use rustix::io::Errno;
@@ -36,9 +35,11 @@ pub(crate) struct Exec {
     terminal: Option<OwnedFd>,
     /// Who stays with the one inside who asked for it and waits for its end.
     asker: Option<Line>,
-    /// Whether it has become its program is told here, …
-    status: Option<OwnedFd>,
-    /// … and the host has to hear that it runs.
+    /// Until it has become its program, …
+    beginning: Option<Beginning>,
+    /// … for which it has so long, …
+    seconds_left: u8,
+    /// … and the host has to hear that it runs, before anything else of it.
     unannounced: Option<Pid>,
     /// The host knows that it has ended.
     pub(crate) over: bool,
@@ -68,109 +69,85 @@ impl Exec {
         outbox: &mut Outbox,
         copy: impl FnOnce([BorrowedFd<'_>; 3]) -> Option<Pid>,
     ) -> Result<Option<Self>, Fault> {
-        Ok(Self::launch(id, request, Ends::open(request), outbox, copy)?.ok())
-    }
-
-    /// For one inside who asked: who attends to it has its descriptors, and turns into the command.
-    pub(crate) fn grant(id: u32, grant: &wire::Grant<'_>, attendant: Attendant) -> Self {
-        let Attendant { pid, mut line, status } = attendant;
-        line.say(Kind::Grant, id, grant);
-        Self {
-            id,
-            leader: Some(pid),
-            exited: None,
-            input: None,
-            outputs: Vec::new(),
-            terminal: None,
-            asker: Some(line),
-            status: Some(status),
-            unannounced: Some(pid),
-            over: false,
-        }
-    }
-
-    /// What has been heard of its beginning. One that did not come to be has ended with why.
-    pub(crate) fn hear_status(&mut self) {
-        let Some(began) = self.status.as_ref().and_then(|status| attend::began(status.as_fd())) else {
-            return;
-        };
-        self.status = None;
-        if let Err(failure) = began {
-            (self.leader, self.unannounced) = (None, None);
-            let usage = wire::Usage::default();
-            self.exited = Some(Exited { outcome: outcome_of(failure), usage });
-        }
-    }
-
-    fn announce(&mut self, outbox: &mut Outbox) {
-        if let Some(pid) = self.unannounced.take_if(|_| self.status.is_none())
-            && self.id != NOBODY
-        {
-            outbox.put(Kind::Started, self.id, None, &Started { pid: pid.as_raw_nonzero().get() as u32 });
-        }
-    }
-
-    pub(crate) fn status(&self) -> Option<BorrowedFd<'_>> {
-        self.status.as_ref().map(AsFd::as_fd)
-    }
-
-    fn launch(
-        id: u32,
-        request: &wire::Exec<'_>,
-        ends: Result<Ends, Failure>,
-        outbox: &mut Outbox,
-        copy: impl FnOnce([BorrowedFd<'_>; 3]) -> Option<Pid>,
-    ) -> Result<Result<Self, Outcome>, Fault> {
         let (argv, env) = (c_strings(&request.argv)?, c_strings(&request.env)?);
         let cwd = CString::new(request.cwd).map_err(|_| Fault::Request)?;
         if argv.is_empty() {
             return Err(Fault::Request);
         }
-        let user = request.user.as_ref();
-        let user = user.map(|user| User { uid: user.uid, gid: user.gid, groups: &user.groups });
-        let started = ends.map_err(outcome_of).and_then(|ends| {
-            let command = Command {
-                argv: &argv,
-                env: &env,
-                cwd: &cwd,
-                stdio: ends.stdio(),
-                terminal: matches!(ends.theirs, Theirs::Terminal(_)),
-                user,
+        let started = Ends::open(request).and_then(|ends| {
+            let (leader, beginning) = match copy(ends.stdio()) {
+                Some(leader) => (leader, None),
+                None => {
+                    let user = request.user.clone().map(user);
+                    let terminal = matches!(ends.theirs, Theirs::Terminal(_));
+                    let command = Command { argv, env, cwd, stdio: ends.stdio(), terminal, user };
+                    spawn::begin(command).map(|(leader, beginning)| (leader, Some(beginning)))?
+                }
             };
-            let leader = copy(ends.stdio()).map_or_else(|| spawn::spawn(&command), Ok);
-            leader.map(|leader| (leader, ends)).map_err(outcome_of)
+            Ok(Self { beginning, ..Self::running(id, leader, ends) })
         });
-        Ok(match started {
-            Ok((leader, ends)) => {
-                let pid = leader.as_raw_nonzero().get() as u32;
-                outbox.put(Kind::Started, id, None, &Started { pid });
-                Ok(Self::running(id, leader, ends))
+        Ok(started.map_err(|failure| refuse(id, outcome_of(failure), outbox)).ok())
+    }
+
+    /// For one inside who asked: who attends to it has its descriptors, and turns into the command.
+    pub(crate) fn grant(id: u32, grant: &wire::Grant<'_>, attendant: Attendant) -> Self {
+        let Attendant { pid, mut line, beginning } = attendant;
+        line.say(Kind::Grant, id, grant);
+        Self { asker: Some(line), beginning: Some(beginning), ..Self::led_by(pid, id) }
+    }
+
+    /// What has been heard of its beginning. One that did not come to be has ended with why.
+    pub(crate) fn hear_beginning(&mut self) {
+        let Some(began) = self.beginning.as_mut().and_then(Beginning::hear) else { return };
+        self.beginning = None;
+        if let Err(failure) = began {
+            self.never_began(outcome_of(failure));
+        }
+    }
+
+    fn never_began(&mut self, outcome: Outcome) {
+        (self.leader, self.unannounced, self.input) = (None, None, None);
+        self.outputs.clear();
+        self.exited = Some(Exited { outcome, usage: wire::Usage::default() });
+    }
+
+    /// A second has passed.
+    pub(crate) fn hurry(&mut self) {
+        if self.beginning.is_some() && self.seconds_left > 0 {
+            self.seconds_left -= 1;
+            if self.seconds_left == 0 {
+                self.signal(Signal::KILL, Target::Leader);
             }
-            Err(outcome) => {
-                refuse(id, outcome, outbox);
-                Err(outcome)
-            }
-        })
+        }
+    }
+
+    fn announce(&mut self, outbox: &mut Outbox) {
+        let Some(pid) = self.unannounced.take_if(|_| self.beginning.is_none()) else { return };
+        if self.id != NOBODY {
+            outbox.put(Kind::Started, self.id, None, &Started { pid: pid.as_raw_nonzero().get() as u32 });
+        }
+        // What came for it meanwhile.
+        self.write_input(outbox);
+    }
+
+    pub(crate) fn beginning(&self) -> Option<BorrowedFd<'_>> {
+        self.beginning.as_ref().map(AsFd::as_fd)
+    }
+
+    /// The host knows that it runs.
+    pub(crate) const fn is_announced(&self) -> bool {
+        self.unannounced.is_none()
     }
 
     /// As `start`, for what the guest does itself, in a child of its own.
     pub(crate) fn task(id: u32, task: &wire::Task, outbox: &mut Outbox) -> Option<Self> {
-        let user = task.user.as_ref().map(|user| User { uid: user.uid, gid: user.gid, groups: &user.groups });
+        let user = task.user.clone().map(user);
         let started = Ends::task().map_err(|errno| Failure { step: spawn::Step::Stdio, errno });
         let started = started.and_then(|ends| {
-            spawn::fork(ends.stdio(), user, |ready| tasks::perform(task, ready)).map(|leader| (leader, ends))
+            let work = |ready| tasks::perform(task, ready);
+            spawn::fork(ends.stdio(), user.as_ref(), work).map(|leader| Self::running(id, leader, ends))
         });
-        match started {
-            Ok((leader, ends)) => {
-                let pid = leader.as_raw_nonzero().get() as u32;
-                outbox.put(Kind::Started, id, None, &Started { pid });
-                Some(Self::running(id, leader, ends))
-            }
-            Err(failure) => {
-                refuse(id, outcome_of(failure), outbox);
-                None
-            }
-        }
+        started.map_err(|failure| refuse(id, outcome_of(failure), outbox)).ok()
     }
 
     /// Pipes are the command's alone from now on; its terminal stays open here too.
@@ -180,16 +157,21 @@ impl Exec {
             Theirs::Pipes(_) => None,
             Theirs::Terminal(slave) => Some(slave),
         };
+        Self { input, outputs, terminal, ..Self::led_by(leader, id) }
+    }
+
+    const fn led_by(leader: Pid, id: u32) -> Self {
         Self {
             id,
             leader: Some(leader),
             exited: None,
-            input,
-            outputs,
-            terminal,
+            input: None,
+            outputs: Vec::new(),
+            terminal: None,
             asker: None,
-            status: None,
-            unannounced: None,
+            beginning: None,
+            seconds_left: SECONDS_TO_BEGIN,
+            unannounced: Some(leader),
             over: false,
         }
     }
@@ -205,8 +187,15 @@ impl Exec {
             return false;
         }
         // Before it ended it has said so, if it did not become its program.
-        self.hear_status();
-        self.status = None;
+        let late = self.beginning.is_some() && self.seconds_left == 0;
+        self.hear_beginning();
+        self.beginning = None;
+        if late && self.exited.is_none() {
+            self.never_began(Outcome::Failed {
+                step: Step::Late,
+                errno: Errno::TIMEDOUT.raw_os_error() as u16,
+            });
+        }
         if self.exited.is_some() {
             return true;
         }
@@ -271,6 +260,9 @@ impl Exec {
     }
 
     pub(crate) fn write_input(&mut self, outbox: &mut Outbox) {
+        if !self.is_announced() {
+            return;
+        }
         match self.input.as_mut().map(|input| input.write(self.id, outbox)) {
             None | Some(Fate::Open) => (),
             Some(Fate::Done) => self.input = None,
@@ -331,6 +323,10 @@ impl Exec {
             Target::Foreground => kill_process_group(foreground().unwrap_or(leader), signal),
         };
     }
+}
+
+pub(crate) fn user(user: wire::User) -> User {
+    User { uid: user.uid, gid: user.gid, groups: user.groups }
 }
 
 /// Tells the host that an exec did not come to be.

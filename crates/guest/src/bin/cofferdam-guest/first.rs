@@ -141,20 +141,20 @@ fn mount_image() -> Result<(), Doing> {
 
 fn start() -> Result<Pid, Doing> {
     let failed = at("start the program that makes the inside");
-    let argv = [CString::from(PLACE)];
-    let env = [CString::from(c"PATH=/usr/sbin:/usr/bin:/sbin:/bin")];
+    let argv = Vec::from([CString::from(PLACE)]);
+    let env = Vec::from([CString::from(c"PATH=/usr/sbin:/usr/bin:/sbin:/bin")]);
     let flags = OFlags::RDWR | OFlags::CLOEXEC;
     let console = rustix::fs::openat(CWD, c"/dev/console", flags, Mode::empty()).map_err(&failed)?;
     let null = rustix::fs::openat(CWD, c"/dev/null", flags, Mode::empty()).map_err(&failed)?;
     let command = Command {
-        argv: &argv,
-        env: &env,
-        cwd: c"/",
+        argv,
+        env,
+        cwd: CString::from(c"/"),
         stdio: [null.as_fd(), console.as_fd(), console.as_fd()],
         terminal: false,
         user: None,
     };
-    spawn(&command).map_err(|failure| failed(failure.errno))
+    spawn(command).map_err(|failure| failed(failure.errno))
 }
 
 /// Buries whoever is left to us, until the program itself has ended.

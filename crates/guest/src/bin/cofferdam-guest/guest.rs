@@ -17,6 +17,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::io::Errno;
 use rustix::process::{Pid, Signal};
+use rustix::time::{ClockId, clock_gettime};
 
 /// What is read from the host at once.
 const READ: usize = 64 * 1024;
@@ -26,6 +27,7 @@ const REAP_BATCH: usize = 512;
 const TURN: usize = 4;
 
 const NOW: Timespec = Timespec { tv_sec: 0, tv_nsec: 0 };
+const SECOND: Timespec = Timespec { tv_sec: 1, tv_nsec: 0 };
 
 /// Why the guest ends.
 enum End {
@@ -53,8 +55,8 @@ enum Place {
     Asker(usize),
     /// … and has something to say to it, …
     AskerOf(usize),
-    /// … which has begun, or not.
-    Status(usize),
+    /// … which has begun, or not, as any.
+    Beginning(usize),
 }
 
 impl Place {
@@ -79,13 +81,17 @@ pub(crate) struct Guest {
     pid: Pid,
     /// The last batch was a full one.
     more_to_reap: bool,
+    /// When those that have not begun were last told that a second has passed. One in which nothing could run here counts
+    /// for no more than that, however long it was.
+    hurried: Timespec,
 }
 
 impl Guest {
     pub(crate) fn new(channel: OwnedFd, signals: Signals, pid: Pid) -> Self {
         let inbox = Reader::new(Side::Host, READ);
         let (outbox, execs, pleas) = (Outbox::to(channel.as_fd()), Vec::new(), Pleas::default());
-        Self { channel, inbox, outbox, signals, execs, pleas, warm: None, pid, more_to_reap: false }
+        let (warm, more_to_reap, hurried) = (None, false, NOW);
+        Self { channel, inbox, outbox, signals, execs, pleas, warm, pid, more_to_reap, hurried }
     }
 
     /// Until the host is gone; what the process shall exit with.
@@ -130,11 +136,23 @@ impl Guest {
                 Ok(woken) => woken,
                 Err(_) => return End::System,
             };
+            self.hurry();
         }
     }
 
     fn flush(&mut self) -> Result<(), Errno> {
         self.outbox.flush(self.channel.as_fd())
+    }
+
+    fn hurry(&mut self) {
+        if !self.execs.iter().any(|exec| exec.beginning().is_some()) {
+            return;
+        }
+        let now = clock_gettime(ClockId::Monotonic);
+        if now - self.hurried >= SECOND {
+            self.hurried = now;
+            self.execs.iter_mut().for_each(Exec::hurry);
+        }
     }
 
     fn wait(&self) -> Result<Vec<Place>, Errno> {
@@ -144,7 +162,9 @@ impl Guest {
             fds.push(PollFd::from_borrowed_fd(fd, flags));
         });
         let unsettled = self.execs.iter().any(|exec| exec.is_unsettled(&self.outbox));
-        match poll(&mut fds, (self.more_to_reap || unsettled).then_some(&NOW)) {
+        let begins = self.execs.iter().any(|exec| exec.beginning().is_some());
+        let now = (self.more_to_reap || unsettled).then_some(&NOW);
+        match poll(&mut fds, now.or(begins.then_some(&SECOND))) {
             Ok(_) | Err(Errno::INTR) => (),
             Err(errno) => return Err(errno),
         }
@@ -175,8 +195,11 @@ impl Guest {
             if let Some(line) = running.asker() {
                 add(Place::AskerOf(exec), line.fd(), both_ways(line));
             }
-            if let Some(status) = running.status() {
-                add(Place::Status(exec), status, PollFlags::IN);
+            if let Some(beginning) = running.beginning() {
+                add(Place::Beginning(exec), beginning, PollFlags::IN);
+            }
+            if !running.is_announced() {
+                continue;
             }
             if let Some(input) = &running.input {
                 // With nothing to write it is there to hear that nobody reads any more.
@@ -206,7 +229,7 @@ impl Guest {
             Place::Door => self.pleas.accept(),
             Place::Asker(at) => self.pleas.hear(at, &mut self.outbox),
             Place::AskerOf(exec) => self.execs.get_mut(exec).into_iter().for_each(Exec::hear_asker),
-            Place::Status(exec) => self.execs.get_mut(exec).into_iter().for_each(Exec::hear_status),
+            Place::Beginning(exec) => self.execs.get_mut(exec).into_iter().for_each(Exec::hear_beginning),
         }
         Ok(())
     }

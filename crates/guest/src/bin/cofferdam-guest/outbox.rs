@@ -7,6 +7,7 @@
 use alloc::vec;
 use alloc::vec::Vec;
 use cofferdam_guest::wire::{self, DATA_MAX, HEADER_LEN, Header, Kind, Stream};
+use rustix::buffer::spare_capacity;
 use rustix::fd::{BorrowedFd, OwnedFd};
 use rustix::fs::FileType;
 use rustix::io::Errno;
@@ -15,7 +16,8 @@ use serde::Serialize;
 
 /// What is read at once by copying: with its header, what a virtual machine's port takes at once. A command that fills it
 /// has more to say, and is spliced from then on.
-pub(crate) const COPY_MAX: usize = 32 * 1024 - HEADER_LEN;
+pub(crate) const COPY_MAX: usize = FRAME - HEADER_LEN;
+const FRAME: usize = 32 * 1024;
 /// As much as an ordinary user may ask for.
 pub(crate) const PIPE_SIZE: usize = 1024 * 1024;
 /// Beyond this much unsent the host is not read any more, so that it cannot make the rest grow.
@@ -49,12 +51,16 @@ pub(crate) struct Outbox {
     scratch: Vec<u8>,
 }
 
+/// Whether this channel is a port of a virtual machine.
+pub(crate) fn is_port(channel: BorrowedFd<'_>) -> bool {
+    rustix::fs::fstat(channel)
+        .is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode) == FileType::CharacterDevice)
+}
+
 impl Outbox {
-    /// To a port of a virtual machine nothing is spliced: whoever has the other end would be woken for every page.
+    /// To a port nothing is spliced: whoever has the other end would be woken for every page.
     pub(crate) fn to(channel: BorrowedFd<'_>) -> Self {
-        let is_port = rustix::fs::fstat(channel)
-            .is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode) == FileType::CharacterDevice);
-        Self { splices: !is_port, ..Self::new() }
+        Self { splices: !is_port(channel), ..Self::new() }
     }
 
     const fn new() -> Self {
@@ -110,12 +116,39 @@ impl Outbox {
 
     /// Adds one frame of what can be read without waiting and says how much that was: nothing at the end.
     pub(crate) fn copy(&mut self, source: &Source<'_>) -> Result<usize, Errno> {
+        if self.is_blank() && source.most >= COPY_MAX {
+            return self.copy_in_place(source);
+        }
         let count = rustix::io::read(source.fd, scratch(&mut self.scratch, source.most))?;
         if count > 0 {
             self.before.extend_from_slice(&header(source, count));
             self.before.extend_from_slice(self.scratch.get(..count).unwrap_or_default());
         }
         Ok(count)
+    }
+
+    /// Whether nothing is to be sent before the next frame, for which there is room, and for no more than that.
+    fn is_blank(&mut self) -> bool {
+        if !self.before.is_empty() {
+            return false;
+        }
+        self.before.shrink_to(FRAME);
+        self.before.reserve_exact(FRAME);
+        self.before.capacity() == FRAME
+    }
+
+    /// As `copy`, to where it is sent from.
+    fn copy_in_place(&mut self, source: &Source<'_>) -> Result<usize, Errno> {
+        self.before.extend_from_slice(&[0; HEADER_LEN]);
+        let read = rustix::io::read(source.fd, spare_capacity(&mut self.before));
+        let Ok(count @ 1..) = read else {
+            self.before.clear();
+            return read;
+        };
+        if let Some(place) = self.before.first_chunk_mut() {
+            *place = header(source, count);
+        }
+        read
     }
 
     /// As `copy`, by way of the stage.

@@ -9,9 +9,8 @@ use crate::line::Line;
 use crate::outbox::Outbox;
 use alloc::vec::Vec;
 use cofferdam_guest::wire::{Deny, Kind, PLEAS_MAX, Plea, SOCKET};
-use cofferdam_sys::spawn;
+use cofferdam_sys::spawn::{self, Beginning};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
-use rustix::fs::{OFlags, fcntl_setfl};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, listen, socket_with};
 use rustix::pipe::{PipeFlags, pipe_with};
@@ -27,7 +26,7 @@ pub(crate) struct Attendant {
     pub(crate) pid: Pid,
     pub(crate) line: Line,
     /// Says whether it has become the command.
-    pub(crate) status: OwnedFd,
+    pub(crate) beginning: Beginning,
 }
 
 struct Asker {
@@ -185,8 +184,8 @@ fn bound() -> Result<OwnedFd, Errno> {
 
 fn attend_to(door: BorrowedFd<'_>) -> Result<Attendant, Errno> {
     let (line, theirs) = Line::open()?;
-    let (status, told) = pipe_with(PipeFlags::CLOEXEC)?;
-    fcntl_setfl(&status, OFlags::NONBLOCK)?;
+    let (status, told) = pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK)?;
     let pid = spawn::fork([theirs.as_fd(), told.as_fd(), door], None, attend::run);
-    Ok(Attendant { pid: pid.map_err(|failure| failure.errno)?, line, status })
+    let pid = pid.map_err(|failure| failure.errno)?;
+    Ok(Attendant { pid, line, beginning: Beginning::of(status) })
 }

@@ -1,11 +1,12 @@
 //! An interpreter that has imported what scripts will want, and is copied for each of them. It is one process of the
 //! inside as any other: what it answers is checked, and where it cannot be a script's process a new one is started.
 
+use crate::exec::user;
 use alloc::ffi::CString;
 use alloc::string::ToString;
 use alloc::vec::Vec;
 use cofferdam_guest::wire;
-use cofferdam_sys::spawn::{self, Command, User};
+use cofferdam_sys::spawn::{self, Beginning, Command};
 use core::mem::MaybeUninit;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -28,6 +29,8 @@ pub(crate) struct Warm {
     user: Option<wire::User>,
     /// Until it has ended: its number may be another's then.
     leader: Option<Pid>,
+    /// Whether it runs is told on the socket; this is what it began with.
+    beginning: Beginning,
     socket: OwnedFd,
     /// It has said that all is imported.
     ready: bool,
@@ -55,23 +58,24 @@ impl Warm {
         let (socket, theirs) =
             socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None).ok()?;
         let null = rustix::fs::open(c"/dev/null", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty()).ok()?;
-        let user = request.user.as_ref();
         let command = Command {
-            argv: &argv,
-            env: &env,
-            cwd: c"/",
+            argv,
+            env,
+            cwd: CString::from(c"/"),
             stdio: [theirs.as_fd(), null.as_fd(), null.as_fd()],
             terminal: false,
-            user: user.map(|user| User { uid: user.uid, gid: user.gid, groups: &user.groups }),
+            user: request.user.clone().map(user),
         };
-        let leader = spawn::spawn(&command).ok();
-        leader?;
-        Some(Self { program, user: request.user.clone(), leader, socket, ready: false })
+        let (leader, beginning) = spawn::begin(command).ok()?;
+        let user = request.user.clone();
+        Some(Self { program, user, leader: Some(leader), beginning, socket, ready: false })
     }
 
     /// Takes note of its end.
     pub(crate) fn reaped(&mut self, pid: Pid) {
-        self.leader = self.leader.filter(|leader| *leader != pid);
+        if self.leader.take_if(|leader| *leader == pid).is_some() {
+            self.beginning.hear();
+        }
     }
 
     fn is_for(&self, request: &wire::Exec<'_>) -> bool {
@@ -146,7 +150,10 @@ pub(crate) fn copy(
     let warm = kept.as_mut().filter(|warm| warm.is_for(request))?;
     if !warm.ready {
         match warm.said(&Timespec { tv_sec: 0, tv_nsec: 0 }) {
-            Said::Ready => warm.ready = true,
+            Said::Ready => {
+                warm.ready = true;
+                warm.beginning.hear();
+            }
             Said::Nothing => return None,
             _ => {
                 *kept = None;

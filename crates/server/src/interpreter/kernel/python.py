@@ -128,6 +128,30 @@ def points(xs, ys):
     return [[number(x), number(y)] for x, y in zip(xs, ys)]
 
 
+def boxes_of(axis, labels):
+    """A box is drawn as a closed line of five points; its whiskers, caps, median and what lies outside are the lines after it."""
+    drawn_as = [[(float(x), float(y)) for x, y in zip(*line.get_data())] for line in axis.lines]
+    starts = [at for at, line in enumerate(drawn_as) if len(line) == 5 and line[0] == line[4] and len({x for x, _ in line}) == 2]
+    if not starts or starts[0] != 0:
+        return []
+    elements = []
+    for order, (start, end) in enumerate(zip(starts, starts[1:] + [len(drawn_as)])):
+        xs, ys = zip(*drawn_as[start])
+        parts = drawn_as[start + 1:end]
+        upright = [line for line in parts if len(line) == 2 and line[0][0] == line[1][0]]
+        level = [line[0][1] for line in parts if len(line) == 2 and {x for x, _ in line} == set(xs) and line[0][1] == line[1][1]]
+        if len(upright) != 2 or not level:
+            return []
+        reach = [y for line in upright for _, y in line]
+        middle = (min(xs) + max(xs)) / 2
+        outside = [y for line in parts if line and all(x == middle for x, _ in line) and line not in upright for _, y in line]
+        elements.append({
+            "label": labels[order] if order < len(labels) else str(order + 1), "min": min(reach), "first_quartile": min(ys),
+            "median": level[0], "third_quartile": max(ys), "max": max(reach), "outliers": outside,
+        })
+    return elements
+
+
 def chart_of(axis):
     from matplotlib.patches import Rectangle, Wedge
     title = axis.get_title()
@@ -149,6 +173,9 @@ def chart_of(axis):
                 elements.append({"label": label, "group": group.get_label() or "", "value": number(bar.get_height())})
         if elements:
             return {"type": "bar", **both, "elements": elements}
+    boxes = boxes_of(axis, both["x_tick_labels"])
+    if boxes:
+        return {"type": "box_and_whisker", **both, "elements": boxes}
     if axis.lines:
         elements = [{"label": line.get_label(), "points": points(*line.get_data())} for line in axis.lines]
         return {"type": "line", **both, "elements": elements}
