@@ -39,8 +39,10 @@ impl Judge<'_> {
         let raw = &self.answer.claims[at];
         let statement = &self.answer.statements[raw.statement];
         self.counted_otherwise(raw).is_some()
+            || self.summed_otherwise(raw).is_some()
             || self.not_of_its_title(raw, statement).is_some()
             || self.among_the_same_words(raw).is_some_and(|(_, sure)| sure)
+            || self.not_of_its_subject(raw, statement).is_some_and(|(_, sure)| sure)
     }
 }
 
@@ -292,12 +294,17 @@ fn shown(judge: &Judge<'_>, claims: &[Claim], at: usize, cued: bool) -> Vec<Oper
         .iter()
         .find(|s| s.range.start <= claims[at].bytes.0 && claims[at].bytes.1 <= s.range.end);
     let near = home.map_or(0..0, |s| if cued { 0..judge.text.len() } else { s.range.clone() });
-    for (_, claim) in claims
+    let money = claims[at].kind == ClaimKind::Money;
+    for (i, claim) in claims
         .iter()
         .enumerate()
         .filter(|(i, c)| *i != at && !c.status.flagged() && near.contains(&c.bytes.0))
     {
         let Some(Value::Amount(amount)) = &claim.value else { continue };
+        // so many transfers and a sum of money add up to nothing
+        if money && judge.counts_things(&judge.answer.claims[i]) {
+            continue;
+        }
         shown.push(Operand {
             value: amount.value,
             percent: amount.unit == Some(Unit::Percent),

@@ -29,7 +29,7 @@ impl Judge<'_> {
                     && self.word_before(raw).is_some_and(|w| w.of(self.text).eq_ignore_ascii_case("id"))
                 {
                     "an id"
-                } else if !(YEARS.contains(&amount.value) && !said.contains('.')) && self.stands_for_year(raw)
+                } else if (said.contains('.') || !YEARS.contains(&amount.value)) && self.stands_for_year(raw)
                 {
                     "a year"
                 } else {

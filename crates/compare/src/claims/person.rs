@@ -59,7 +59,13 @@ pub(super) fn people(evidence: &Evidence) -> HashSet<u64> {
                 people.extend(piece.words.iter().filter(|w| w.upper).map(|w| w.exact));
             }
             Source::Did => {
-                for (range, _) in piece.leaves.iter().filter(|(range, _)| range.len() <= SHORT) {
+                let whom = |pointer: &str| {
+                    let key = pointer.split('/').rfind(|p| !p.bytes().all(|b| b.is_ascii_digit()));
+                    cue::of_key(&key.unwrap_or_default().replace('_', " ")) & (1 | cue::WHOM | cue::PLACE)
+                        != 0
+                };
+                for (range, _) in piece.leaves.iter().filter(|(r, pointer)| r.len() <= SHORT && whom(pointer))
+                {
                     people.extend(within(&piece.words, range, |w| w.range().start).iter().map(|w| w.exact));
                 }
             }
@@ -167,16 +173,25 @@ impl Judge<'_> {
         if !named && !yours.iter().any(|y| after.get(..y.len()).is_some_and(|a| a.eq_ignore_ascii_case(y))) {
             return None;
         }
-        let told = |s: &&super::evidence::Seen| {
-            let piece = &self.evidence.pieces[s.piece];
-            piece.source == Source::Instructed && piece.act < self.act && value.like(&s.found.value)
+        let told = |address: &Value| {
+            let Value::Email(address) = address else { return false };
+            let mut parts = address.split('@').next().unwrap_or_default().split('.').peekable();
+            parts.peek().is_some_and(|part| part.len() > 1)
+                && parts.all(|part| self.is_instructed(hash_of(part)))
         };
-        let mut told = self.evidence.seen.iter().filter(told);
-        let mine = told.next()?;
-        if value.said_by(&mine.found.value) || told.any(|s| s.same != mine.same) {
+        if told(value) {
             return None;
         }
+        let mut read = self.evidence.seen.iter().filter(|s| self.evidence.pieces[s.piece].act < self.act);
+        let mine = read.find(|s| told(&s.found.value))?;
         Some((Some("the user's own address".into()), self.quote(mine.piece, mine.found.range.clone())))
+    }
+
+    /// Whether the instructions of a run hold a word as a name.
+    fn is_instructed(&self, word: u64) -> bool {
+        let places = self.evidence.where_is(word, self.act, PLACES);
+        let piece = |piece: usize| &self.evidence.pieces[piece];
+        places.iter().any(|(at, nth)| piece(*at).source == Source::Instructed && piece(*at).words[*nth].upper)
     }
 
     /// Another name than the one that was greeted: `Dear Emma` was read, and `Dear Support` is said.
@@ -192,7 +207,8 @@ impl Judge<'_> {
         }
         let own = self.words_in(&raw.range).first()?;
         let mut found = None;
-        for (piece, at) in self.evidence.where_is(greeting.exact, self.act, PLACES) {
+        let greeted = GREETINGS.iter().flat_map(|g| self.evidence.where_is(hash_of(g), self.act, PLACES));
+        for (piece, at) in greeted {
             let Some(name) = self.evidence.pieces[piece].words.get(at + 1) else { continue };
             if name.exact == own.exact {
                 return None;

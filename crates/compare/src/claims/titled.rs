@@ -78,7 +78,7 @@ impl Judge<'_> {
     }
 
     /// Whether a value of a record could stand where a claim does: of its kind, all of its field, and no id.
-    fn could_be(&self, value: &Value, seen: &Seen) -> bool {
+    pub(super) fn could_be(&self, value: &Value, seen: &Seen) -> bool {
         let Some(slot) = seen.slot.map(|s| &self.evidence.slots[s]) else { return false };
         let id = slot.key == "id" || slot.key.ends_with(" id");
         let units = match (value, &seen.found.value) {
@@ -91,7 +91,7 @@ impl Judge<'_> {
         !id && units && whole
     }
 
-    fn values_of(&self, record: usize) -> &[Seen] {
+    pub(super) fn values_of(&self, record: usize) -> &[Seen] {
         let from = self.evidence.seen.partition_point(|s| s.record < record);
         let len = self.evidence.seen[from..].partition_point(|s| s.record == record);
         &self.evidence.seen[from..from + len]
