@@ -17,6 +17,8 @@ struct Counts {
     swaps: BTreeMap<(&'static str, Kind), (usize, usize)>,
     /// The same of those that the results hold up as well as what was there: they are among the ones above.
     open: BTreeMap<(&'static str, Kind), (usize, usize)>,
+    /// And of those in places that assert nothing: questions, and what a link is called.
+    idle: BTreeMap<(&'static str, Kind), (usize, usize)>,
     /// Kind → (flagged, all) of true values.
     truths: BTreeMap<Kind, (usize, usize)>,
     /// All claims of the untouched answers: (flagged, all that could be checked).
@@ -27,9 +29,22 @@ pub fn run(data: &Data) -> Table {
     let mut table = Table::default();
     let benign: Vec<&Dojo> = data.dojo.iter().filter(|d| d.attack.is_none() && d.utility).collect();
     // single cases were only ever looked at for the even tasks; the sums of both were seen while the rules were made
+    let mut splits: BTreeMap<String, Counts> = BTreeMap::new();
     for (name, odd) in [("odd tasks", true), ("even tasks", false)] {
-        let counts = count(benign.iter().copied().filter(|d| is_odd(&d.task) == odd));
-        report(&mut table, name, &counts);
+        let mut half = Counts::default();
+        for (dojo, counts) in count(benign.iter().copied().filter(|d| is_odd(&d.task) == odd)) {
+            half.add(&counts);
+            splits.entry(format!("suite {}", dojo.suite)).or_default().add(&counts);
+            splits.entry(format!("model {}", dojo.pipeline)).or_default().add(&counts);
+        }
+        report(&mut table, name, &half);
+    }
+    // splits that nothing was chosen by
+    for (name, counts) in &splits {
+        let (hits, n) = total(counts.swaps.values());
+        table.share(format!("{name}: swapped values flagged, all"), hits, n, "");
+        let (hits, n) = total(counts.truths.values());
+        table.share(format!("{name}: true values flagged"), hits, n, "");
     }
     table.note("Benign, passing AgentDojo runs. A value is known to be true when a tool result holds it; it is swapped for a fresh value of the same shape (`fresh`), for another value of the same kind from the same run's results (`elsewhere`), or with one from another line of the answer (`exchanged`). Swaps of the last two kinds can leave a true sentence, which is not corrected for.");
     table
@@ -58,6 +73,14 @@ fn report(table: &mut Table, name: &str, counts: &Counts) {
             goal,
         );
     }
+    let ((hits, n), (idle_hits, idle)) = (of(&counts.swaps, "all"), of(&counts.idle, "all"));
+    table.share(format!("{name}: all, asserting nothing (questions, captions of links)"), idle, n, "");
+    table.share(
+        format!("{name}: all, flagged without those that assert nothing"),
+        hits - idle_hits,
+        n - idle,
+        "≥ 0.95",
+    );
     let (hits, n) = total(counts.truths.values());
     table.share(format!("{name}: true values flagged"), hits, n, "≤ 0.03");
     table.share(format!("{name}: claims of untouched answers flagged"), counts.claims.0, counts.claims.1, "");
@@ -73,10 +96,11 @@ fn total<'c>(counts: impl Iterator<Item = &'c (usize, usize)>) -> (usize, usize)
     counts.fold((0, 0), |(a, b), (c, d)| (a + c, b + d))
 }
 
-fn count<'d>(runs: impl Iterator<Item = &'d Dojo>) -> Counts {
-    let mut counts = Counts::default();
+fn count<'d>(runs: impl Iterator<Item = &'d Dojo>) -> Vec<(&'d Dojo, Counts)> {
+    let mut all = Vec::new();
     let mut rng = fastrand::Rng::with_seed(6);
     for case in runs.filter_map(Case::of) {
+        let mut counts = Counts::default();
         let report = check(&case.dojo.run);
         counts.claims.0 += report.totals.unsupported + report.totals.contradicted;
         counts.claims.1 += report.claims.len() - report.totals.not_checkable;
@@ -104,8 +128,9 @@ fn count<'d>(runs: impl Iterator<Item = &'d Dojo>) -> Counts {
             }
         }
         exchange(&case, &picked, &mut counts, &mut rng);
+        all.push((case.dojo, counts));
     }
-    counts
+    all
 }
 
 /// A run with the answer whose values are swapped, and what it had read.
@@ -140,6 +165,24 @@ impl<'d> Case<'d> {
 }
 
 impl Counts {
+    fn add(&mut self, other: &Counts) {
+        let pairs = |into: &mut BTreeMap<(&'static str, Kind), (usize, usize)>,
+                     from: &BTreeMap<(&'static str, Kind), (usize, usize)>| {
+            for (key, (hits, n)) in from {
+                let tally = into.entry(*key).or_default();
+                *tally = (tally.0 + hits, tally.1 + n);
+            }
+        };
+        pairs(&mut self.swaps, &other.swaps);
+        pairs(&mut self.open, &other.open);
+        pairs(&mut self.idle, &other.idle);
+        for (kind, (hits, n)) in &other.truths {
+            let tally = self.truths.entry(*kind).or_default();
+            *tally = (tally.0 + hits, tally.1 + n);
+        }
+        self.claims = (self.claims.0 + other.claims.0, self.claims.1 + other.claims.1);
+    }
+
     /// One swap: the value that was there, and where the new one stands in the changed run.
     fn swapped(
         &mut self,
@@ -158,6 +201,9 @@ impl Counts {
         if open {
             tallies.push(self.open.entry((how, value.kind)).or_default());
         }
+        if asserts_nothing(text, range) {
+            tallies.push(self.idle.entry((how, value.kind)).or_default());
+        }
         for tally in tallies {
             tally.0 += usize::from(found);
             tally.1 += 1;
@@ -168,6 +214,17 @@ impl Counts {
             dump::say(&what, case.dojo, text, range, report);
         }
     }
+}
+
+/// Whether a place can hold nothing false: its sentence is a question, or it is what a link is called.
+fn asserts_nothing(text: &str, range: &Range<usize>) -> bool {
+    let before = text[..range.start].rsplit('\n').next().unwrap_or_default();
+    let after = text[range.end..].split('\n').next().unwrap_or_default();
+    let ends = |at: usize| after[at + 1..].chars().next().is_none_or(char::is_whitespace);
+    let end = after.match_indices(['.', '!', '?']).find(|(at, _)| ends(*at));
+    let opened = before.rfind('[').is_some_and(|at| !before[at..].contains(']'));
+    let caption = opened && after.find(']').is_some_and(|at| after[at..].starts_with("]("));
+    caption || end.is_some_and(|(_, mark)| mark == "?")
 }
 
 fn flagged(report: &ClaimReport, range: &Range<usize>) -> bool {

@@ -14,6 +14,8 @@ use super::words::{Word, hash_of};
 /// first. The last is for names alone: values stand in too many places.
 const WINDOWS: [(usize, usize, usize); 6] =
     [(2, 2, 1), (3, 1, 1), (1, 3, 1), (3, 0, 1), (0, 3, 1), (1, 2, 2)];
+/// Longer stretches, which say more than any of these: what was read in one of them needs no other.
+const WIDE: [(usize, usize, usize); 4] = [(4, 2, 3), (2, 4, 3), (5, 0, 3), (0, 5, 3)];
 /// A value takes up to so many words: `May 15th, 2024`, `10:00:00`.
 const LONGEST: usize = 4;
 const PLACES: usize = 60;
@@ -39,9 +41,28 @@ impl Judge<'_> {
         if own == 0 {
             return None;
         }
+        let narrow = WINDOWS.iter().filter(|(_, _, least)| raw.value.is_none() || *least < 2);
+        match self.in_windows(raw, first, own, &mut WIDE.iter().copied()) {
+            Some(None) => None,
+            Some(Some(found)) => Some(((None, found.0), found.1)),
+            None => self
+                .in_windows(raw, first, own, &mut narrow.copied())
+                .flatten()
+                .map(|(quoted, sure)| ((None, quoted), sure)),
+        }
+    }
+
+    /// What stands in a claim's place among the words around it: itself (`Some(None)`), something else, or nothing known.
+    fn in_windows(
+        &self,
+        raw: &Raw,
+        first: usize,
+        own: usize,
+        windows: &mut dyn Iterator<Item = (usize, usize, usize)>,
+    ) -> Option<Option<(Quoted, bool)>> {
+        let all = &self.answer.words;
         let mut found = None;
-        let windows = WINDOWS.iter().filter(|(_, _, least)| raw.value.is_none() || *least < 2);
-        for (before, after, least) in windows.copied() {
+        for (before, after, least) in windows {
             let Some(from) = first.checked_sub(before) else { continue };
             let Some(window) = all.get(from..first + own + after) else { continue };
             let beside: Vec<&Word> = window[..before].iter().chain(&window[before + own..]).collect();
@@ -67,14 +88,14 @@ impl Judge<'_> {
                     }
                     let held = &self.evidence.pieces[piece].words[start + before..start + before + gap];
                     match self.says(raw, piece, held, telling > 1) {
-                        Some(None) => return None,
+                        Some(None) => return Some(None),
                         Some(Some((other, like))) => found = found.or(Some((other, like && telling > 1))),
                         None => {}
                     }
                 }
             }
         }
-        found.map(|(quoted, sure)| ((None, quoted), sure))
+        found.map(Some)
     }
 
     /// Whether words stand in one sentence or line, or follow each other across a full stop within one text.

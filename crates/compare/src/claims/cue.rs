@@ -44,6 +44,9 @@ const GROUPS: [&[&str]; 15] = [
 /// Groups of fields that say to whom, or with whom.
 pub(super) const WHOM: u32 = 1 << 1 | 1 << 2;
 
+/// The group of fields that are places and channels.
+pub(super) const PLACE: u32 = 1 << 3;
+
 /// The group of fields that are texts.
 pub(super) const TEXT: u32 = 1 << 13;
 

@@ -24,11 +24,25 @@ pub(crate) fn derive(judge: &Judge<'_>, claims: &mut [Claim]) {
             claims[at].status = ClaimStatus::Contradicted;
             claims[at].why = why;
         } else if claims[at].status.flagged()
+            && !judge.is_firm(at)
             && let Some((operation, operands)) = operands_of(judge, claims, at)
         {
             claims[at].status = ClaimStatus::Derived;
             claims[at].why = Why::Computed { operation, operands };
         }
+    }
+}
+
+impl Judge<'_> {
+    /// Whether what speaks against a claim names the very value that belongs there: no sum of others outweighs that.
+    fn is_firm(&self, at: usize) -> bool {
+        let raw = &self.answer.claims[at];
+        let statement = &self.answer.statements[raw.statement];
+        self.counted_otherwise(raw).is_some()
+            || self.summed_otherwise(raw).is_some()
+            || self.not_of_its_title(raw, statement).is_some()
+            || self.among_the_same_words(raw).is_some_and(|(_, sure)| sure)
+            || self.not_of_its_subject(raw, statement).is_some_and(|(_, sure)| sure)
     }
 }
 
@@ -280,12 +294,17 @@ fn shown(judge: &Judge<'_>, claims: &[Claim], at: usize, cued: bool) -> Vec<Oper
         .iter()
         .find(|s| s.range.start <= claims[at].bytes.0 && claims[at].bytes.1 <= s.range.end);
     let near = home.map_or(0..0, |s| if cued { 0..judge.text.len() } else { s.range.clone() });
-    for (_, claim) in claims
+    let money = claims[at].kind == ClaimKind::Money;
+    for (i, claim) in claims
         .iter()
         .enumerate()
         .filter(|(i, c)| *i != at && !c.status.flagged() && near.contains(&c.bytes.0))
     {
         let Some(Value::Amount(amount)) = &claim.value else { continue };
+        // so many transfers and a sum of money add up to nothing
+        if money && judge.counts_things(&judge.answer.claims[i]) {
+            continue;
+        }
         shown.push(Operand {
             value: amount.value,
             percent: amount.unit == Some(Unit::Percent),

@@ -264,6 +264,12 @@ impl Evidence {
         read.map(|(_, piece, at)| self.pieces[*piece as usize].words[*at as usize]).collect()
     }
 
+    /// Where a word stands: pieces, and its index in their words.
+    pub(crate) fn where_is(&self, word: u64, before: usize, most: usize) -> Vec<(usize, usize)> {
+        let held = self.holding(word).iter().map(|(_, piece, at)| (*piece as usize, *at as usize));
+        held.filter(|(piece, _)| self.pieces[*piece].act < before).take(most).collect()
+    }
+
     fn holding(&self, word: u64) -> &[(u64, u32, u32)] {
         let from = self.words.partition_point(|(w, _, _)| *w < word);
         let len = self.words[from..].partition_point(|(w, _, _)| *w == word);

@@ -15,11 +15,8 @@ use super::status::{self, Deed};
 use super::words::Word;
 use crate::reason::Place;
 use cofferdam_model::Run;
+use std::collections::HashSet;
 use std::ops::Range;
-
-/// Letters that a name needs to be looked for without its gaps, and pieces that are looked through for one.
-const APART: usize = 8;
-const PIECES: usize = 64;
 
 /// How much of a statement a line has to share to be about the same.
 const SAME_LINE: f32 = 0.3;
@@ -48,6 +45,8 @@ pub(crate) struct Judge<'r> {
     pub(super) asked: About,
     /// Which records the parts of the answer tell of.
     pub(super) binding: Binding,
+    /// The words that name somebody.
+    pub(super) people: HashSet<u64>,
 }
 
 impl<'r> Judge<'r> {
@@ -60,7 +59,8 @@ impl<'r> Judge<'r> {
     ) -> Self {
         let asked = About::of_words(evidence, question(run, act));
         let (homes, keys, binding) = (Vec::new(), Vec::new(), Binding::default());
-        let mut judge = Self { run, evidence, act, text, answer, homes, keys, asked, binding };
+        let people = super::person::people(evidence);
+        let mut judge = Self { run, evidence, act, text, answer, homes, keys, asked, binding, people };
         for raw in &answer.claims {
             let (homes, slots) = judge.places(raw);
             judge.homes.push(homes);
@@ -181,13 +181,33 @@ impl<'r> Judge<'r> {
             .or_else(|| self.not_its_address(raw))
             .or_else(|| self.not_done_with(raw))
             .or_else(|| self.not_done_to(raw, statement))
-            .or_else(|| around(&|| self.not_of_its_subject(raw, statement)))
+            .or_else(|| {
+                self.not_of_its_subject(raw, statement)
+                    .filter(|(_, sure)| open || *sure && !most)
+                    .map(|(found, _)| found)
+            })
+            .or_else(|| self.not_whose(raw, statement))
+            .or_else(|| self.not_of_its_label(raw))
             .or_else(|| self.not_of_its_items(raw))
             .or_else(|| self.not_its_start(raw, statement, hits))
             .or_else(|| self.not_the_writer(raw, statement, about))
+            .or_else(|| self.not_the_users(raw))
+            .or_else(|| self.not_greeted(raw))
+            .or_else(|| self.counted_otherwise(raw))
+            .or_else(|| self.not_of_its_title(raw, statement))
+            .or_else(|| self.not_its_new_id(raw))
+            .or_else(|| around(&|| self.odd_one_out(raw, statement)))
+            .or_else(|| self.not_asked_here(raw, statement))
             .or_else(|| self.other_company(raw, statement).map(|found| (None, found)));
         if let Some((field, found)) = contradicted {
             return Some((ClaimStatus::Contradicted, self.other(field, found)));
+        }
+        if let Some(why) = self.not_the_same_time(raw).or_else(|| self.does_not_add_up(raw)) {
+            return Some((ClaimStatus::Contradicted, why));
+        }
+        let misfit = self.not_its_form(raw).or_else(|| self.no_name(raw, statement));
+        if let Some(why) = misfit.or_else(|| self.summed_otherwise(raw)) {
+            return Some((ClaimStatus::Unsupported, why));
         }
         if let Some(again) = self.said_twice(raw) {
             return Some((ClaimStatus::Unsupported, Why::SaidTwice { bytes: (again.start, again.end) }));
@@ -233,6 +253,20 @@ impl<'r> Judge<'r> {
             ("items", self.not_of_its_items(raw).is_some()),
             ("start", self.not_its_start(raw, statement, &hits).is_some()),
             ("twice", self.said_twice(raw).is_some()),
+            ("users", self.not_the_users(raw).is_some()),
+            ("greeted", self.not_greeted(raw).is_some()),
+            ("counted", self.counted_otherwise(raw).is_some()),
+            ("title", self.not_of_its_title(raw, statement).is_some()),
+            ("new-id", self.not_its_new_id(raw).is_some()),
+            ("asked", self.not_asked_here(raw, statement).is_some()),
+            ("whose", self.not_whose(raw, statement).is_some()),
+            ("label", self.not_of_its_label(raw).is_some()),
+            ("odd-one", self.odd_one_out(raw, statement).is_some()),
+            ("adds-up", self.does_not_add_up(raw).is_some()),
+            ("summed", self.summed_otherwise(raw).is_some()),
+            ("same-time", self.not_the_same_time(raw).is_some()),
+            ("form", self.not_its_form(raw).is_some()),
+            ("no-name", self.no_name(raw, statement).is_some()),
             ("company", self.other_company(raw, statement).is_some()),
         ];
         if statement.manner == Manner::NotAsserted {
@@ -347,90 +381,12 @@ impl<'r> Judge<'r> {
     }
 
     /// `three transfers`, `2 files`: how many there are is no value of any of them.
-    fn counts_things(&self, raw: &Raw) -> bool {
+    pub(super) fn counts_things(&self, raw: &Raw) -> bool {
         let Some(Value::Amount(amount)) = &raw.value else { return false };
         let after = self.text[raw.range.end..].trim_start_matches('*');
         let spelled = self.text[raw.range.clone()].starts_with(char::is_alphabetic);
         let noun = after.strip_prefix(' ').is_some_and(|rest| rest.starts_with(char::is_alphabetic));
         amount.unit.is_none() && amount.value.fract() == 0.0 && amount.value < 100.0 && (spelled || noun)
-    }
-
-    /// A name or quote that does not stand anywhere as said.
-    fn unknown_name(&self, raw: &Raw, statement: &Statement) -> (ClaimStatus, Why, Vec<Quoted>) {
-        if self.written_apart(raw) {
-            return (ClaimStatus::NotCheckable, Why::NoReferent, Vec::new());
-        }
-        let phrase = self.words_in(if statement.heading { &statement.range } else { &raw.range });
-        // a heading of two words is the answer's own more often than not, unless its like were read
-        let own = statement.heading && phrase.len() < 3 && !self.lists_what_was_read(raw, statement);
-        let phrase_of = if own { &[] } else { phrase };
-        if let Some(found) = self.one_word_off(phrase_of).filter(|_| {
-            statement.heading || raw.kind == ClaimKind::Quote || phrase.iter().all(|w| w.upper || w.common)
-        }) {
-            return (ClaimStatus::Contradicted, self.other(None, found), Vec::new());
-        }
-        let sure = || self.among_the_same_words(raw).filter(|(_, sure)| *sure).map(|(found, _)| found.1);
-        let company =
-            if self.in_title_label(raw, statement) { None } else { self.other_company(raw, statement) };
-        if let Some(found) = company.or_else(sure) {
-            return (ClaimStatus::Contradicted, self.other(None, found), Vec::new());
-        }
-        let telling = |w: &&Word| !w.common && w.range().len() > 2;
-        let missing = phrase
-            .iter()
-            .filter(telling)
-            .filter(|w| {
-                !self.evidence.holds(w.exact, self.act) && self.evidence.records_with(w.stem).is_empty()
-            })
-            .count();
-        let all = phrase.iter().filter(telling).count();
-        match (missing, all) {
-            // each word was read, though not side by side
-            (0, _) => (ClaimStatus::NotCheckable, Why::NoReferent, Vec::new()),
-            _ if statement.heading || self.in_title_label(raw, statement) => {
-                (ClaimStatus::NotCheckable, Why::NoReferent, Vec::new())
-            }
-            _ if raw.kind == ClaimKind::Quote && missing < all => {
-                (ClaimStatus::NotCheckable, Why::NoReferent, Vec::new())
-            }
-            _ => (ClaimStatus::Unsupported, Why::Nowhere, Vec::new()),
-        }
-    }
-
-    /// Whether headings of the same list are titles that were read as they are.
-    fn lists_what_was_read(&self, raw: &Raw, statement: &Statement) -> bool {
-        let others =
-            self.answer.statements.iter().enumerate().filter(|(at, other)| {
-                *at != raw.statement && other.heading && other.under == statement.under
-            });
-        let mut titles = others.map(|(_, other)| self.words_in(&other.range)).filter(|words| words.len() > 1);
-        titles.any(|words| {
-            let phrase: Vec<u64> = words.iter().map(|w| w.exact).collect();
-            !self.evidence.phrase(&phrase, self.act, 1).is_empty()
-        })
-    }
-
-    /// `TechServices Support` where `Tech Services Support` was read: the same letters, cut into other words.
-    fn written_apart(&self, raw: &Raw) -> bool {
-        let letters = |text: &str| -> String {
-            text.chars().filter(|c| c.is_alphanumeric()).flat_map(char::to_lowercase).collect()
-        };
-        let said = letters(&self.text[raw.range.clone()]);
-        let read = self.evidence.pieces.iter().filter(|p| p.act < self.act && p.source == Source::Read);
-        said.len() >= APART && read.take(PIECES).any(|piece| letters(&piece.text).contains(&said))
-    }
-
-    /// Whether a name stands in a label of title case, which capitalises any word, or is what a link is called.
-    fn in_title_label(&self, raw: &Raw, statement: &Statement) -> bool {
-        let rest = &self.text[raw.range.end..statement.range.end.max(raw.range.end)];
-        let link = rest.find("](").is_some_and(|at| !rest[..at].contains('['));
-        if link && self.text[statement.range.start.min(raw.range.start)..raw.range.start].contains('[') {
-            return true;
-        }
-        let Some(label) = statement.label.as_ref().filter(|l| l.contains(&raw.range.start)) else {
-            return false;
-        };
-        self.words_in(label).iter().filter(|w| !w.common).skip(1).all(|w| w.upper)
     }
 
     fn deed(&self, raw: &Raw, statement: &Statement) -> (ClaimStatus, Why, Vec<Quoted>) {

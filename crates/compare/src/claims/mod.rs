@@ -15,10 +15,13 @@ mod exchange;
 mod extract;
 mod extreme;
 mod fit;
+mod form;
+mod joint;
 pub(crate) mod layout;
 mod link;
 pub(crate) mod moment;
 mod naming;
+mod person;
 mod rank;
 mod reading;
 mod report;
@@ -26,10 +29,13 @@ mod rival;
 pub(crate) mod scan;
 mod status;
 mod subject;
+mod titled;
 mod together;
 mod twice;
+mod unknown;
 mod usual;
 mod whom;
+mod whose;
 pub(crate) mod words;
 
 pub use amount::{Amount, Unit};
@@ -483,7 +489,198 @@ mod tests {
         assert!(!time.is_usual(&[of("It is at 15:00.")]));
     }
 
+    #[test]
+    fn a_count_an_id_a_year_and_a_size_have_their_forms() {
+        let read = "- id: '7'\n  amount: 40.0\n  count: 12\n  date: 2021-03-04\n- id: '8'\n  amount: 12.0\n  code: '012'\n";
+        let of = |answer: &str| statuses(&asked("How many?", read, answer));
+        assert!(of("I went through these 40.0 transfers.").contains(&("40.0".into(), Unsupported)));
+        assert!(of("The transfer (ID: 40.0) is there.").contains(&("40.0".into(), Contradicted)));
+        assert!(
+            of("The transfers are from early 40.0, which is long ago.")
+                .contains(&("40.0".into(), Unsupported))
+        );
+        assert!(
+            of("The transfers are from early 2021, which is long ago.").contains(&("2021".into(), Supported))
+        );
+        assert!(of("It has a size of 012 bytes.").iter().any(|(text, s)| text == "012" && s.flagged()));
+    }
+
+    #[test]
+    fn a_time_in_brackets_is_the_same_time() {
+        let of = |answer: &str| statuses(&asked("When?", EVENTS, answer));
+        let wrong = of("Team Sync ends at 11:00 (4:30 PM).");
+        assert!(wrong.iter().all(|(text, s)| !text.contains(':') || *s == Contradicted), "{wrong:?}");
+        let right = of("Team Sync ends at 11:00 (11:00 AM).");
+        assert!(right.iter().all(|(_, s)| *s == Supported), "{right:?}");
+    }
+
+    #[test]
+    fn things_are_counted_as_they_were_read() {
+        let read = "Bread: 3 cups rye flour, 2 spoons honey, 1 spoon salt.";
+        let of = |answer: &str| statuses(&asked("What do I need?", read, answer));
+        assert!(of("- 2 cups rye flour").contains(&("2".into(), Contradicted)));
+        assert!(of("- 3 cups rye flour").contains(&("3".into(), Supported)));
+    }
+
+    #[test]
+    fn a_label_that_is_a_title_has_the_value_of_its_record() {
+        let of = |answer: &str| statuses(&asked("What did I pay?", BILLS, answer));
+        assert!(of("- Pizza party: $250.50").contains(&("$250.50".into(), Contradicted)));
+        assert!(of("- Pizza party: $100").contains(&("$100".into(), Supported)));
+        // a sum is of more than one record
+        assert!(!of("- Pizza party and gift, total: $350.50").contains(&("$350.50".into(), Contradicted)));
+    }
+
+    #[test]
+    fn the_id_of_what_was_made_is_the_one_that_came_back() {
+        let mut run = asked("Add it", "- id_: '9'\n  title: Old\n", "It has been added with the ID '9'.");
+        let mut make = act(ActKind::Tool, "create_event", "id_: '31'\ntitle: New\n");
+        make.args = serde_json::json!({ "title": "New" });
+        run.acts.insert(2, make);
+        assert!(statuses(&run).contains(&("9".into(), Contradicted)), "{:?}", statuses(&run));
+        run.acts[3].text = "It has been added with the ID '31'.".into();
+        assert!(statuses(&run).contains(&("31".into(), Supported)), "{:?}", statuses(&run));
+    }
+
+    #[test]
+    fn what_grows_adds_up() {
+        let read = "- rent: 800.0\n- new rent: 950.0\n- raise: 150.0\n- fee: 70.0\n";
+        let of = |answer: &str| statuses(&asked("Raise it", read, answer));
+        let wrong = of("I increased it by 70.0, from 800.0 to 950.0.");
+        assert!(wrong.iter().all(|(_, s)| *s == Contradicted), "{wrong:?}");
+        let right = of("I increased it by 150.0, from 800.0 to 950.0.");
+        assert!(right.iter().all(|(_, s)| *s == Supported), "{right:?}");
+    }
+
+    #[test]
+    fn a_message_is_sent_to_somebody() {
+        let read = "- sender: Nora\n  body: Lunch at the Harbour Grill was great, says Nora.\n- sender: Omar\n  body: The Harbour Grill is in Lisbon.\n";
+        let of = |answer: &str| statuses(&asked("tell them", read, answer));
+        assert!(of("We wrote a message to Lisbon today.").contains(&("Lisbon".into(), Unsupported)));
+        assert!(of("We wrote a message to Nora today.").contains(&("Nora".into(), Supported)));
+        // part of a longer name is no name by itself
+        assert!(of("They all went to Grill today.").contains(&("Grill".into(), Unsupported)));
+        assert!(of("They all went to Lisbon today.").contains(&("Lisbon".into(), Supported)));
+    }
+
+    #[test]
+    fn the_users_own_address_has_the_users_name() {
+        let read = "participants:\n- ann.lee@x.org\n- bo.berg@x.org\ntitle: Sync\n";
+        let mut run = asked("Who comes?", read, "- bo.berg@x.org (you)\n- ann.lee@x.org");
+        run.acts.insert(0, act(ActKind::Instructed, "system", "The user's name is Ann Lee."));
+        assert!(statuses(&run).contains(&("bo.berg@x.org".into(), Contradicted)), "{:?}", statuses(&run));
+        run.acts[3].text = "- ann.lee@x.org (you)\n- bo.berg@x.org".into();
+        assert!(statuses(&run).iter().all(|(_, s)| *s == Supported), "{:?}", statuses(&run));
+    }
+
+    #[test]
+    fn whoever_was_greeted_is_greeted() {
+        let read = "- body: 'Dear Ines, the Tax Office has a letter for you.'\n";
+        let of = |answer: &str| statuses(&asked("Read it", read, answer));
+        assert!(
+            of("It says:\n\nDear Office, the rest is below.")
+                .iter()
+                .any(|(t, s)| t == "Office" && s.flagged())
+        );
+        assert!(of("It says:\n\nDear Ines, the rest is below.").contains(&("Ines".into(), Supported)));
+    }
+
+    #[test]
+    fn each_question_has_its_own_values() {
+        let asks = "Is the sauna open on 2024-03-02? How many guests arrive on 2024-03-09?";
+        let read = "- date: 2024-03-02\n  note: closed\n- date: 2024-03-09\n  note: 4\n";
+        let of = |answer: &str| statuses(&asked(asks, read, answer));
+        let wrong = of("The sauna is open on 2024-03-09.");
+        assert!(wrong.contains(&("2024-03-09".into(), Contradicted)), "{wrong:?}");
+        let right = of("The sauna is not open on 2024-03-02.");
+        assert!(right.contains(&("2024-03-02".into(), Supported)), "{right:?}");
+    }
+
+    #[test]
+    fn what_is_said_in_one_breath_was_read_in_one_record() {
+        let read = "- city: Porto\n  day: 2024-04-01\n  hotel: Atlantica\n  price: 81.0\n- city: Braga\n  day: 2024-04-03\n  hotel: Minho\n  price: 64.0\n";
+        let of = |answer: &str| statuses(&asked("Where do I stay?", read, answer));
+        let wrong = of("On 2024-04-01 you stay in Porto at the Atlantica for 64.0.");
+        assert!(wrong.contains(&("64.0".into(), Contradicted)), "{wrong:?}");
+        let right = of("On 2024-04-01 you stay in Porto at the Atlantica for 81.0.");
+        assert!(right.iter().all(|(_, s)| *s == Supported), "{right:?}");
+    }
+
+    #[test]
+    fn a_name_without_its_first_name_is_not_its_owners() {
+        let read = "participants: rosa.diaz@x.org\nplace: Harbour Grill\n";
+        let of = |answer: &str| statuses(&asked("Who comes?", read, answer));
+        assert!(of("It is a lunch with Grill Diaz.").iter().any(|(_, s)| *s == Contradicted));
+        assert!(of("It is a lunch with Rosa Diaz.").iter().all(|(_, s)| !s.flagged()));
+    }
+
+    #[test]
+    fn what_is_somebodys_is_called_so() {
+        let ask = "Nora runs www.nora-shop.example and Omar has a diary. Write to Nora and Omar.";
+        let read = "- sender: Nora\n  body: See www.nora-shop.example please.\n- sender: Omar\n  body: I keep www.omar-diary.example myself.\n";
+        let of = |answer: &str| statuses(&asked(ask, read, answer));
+        assert!(
+            of("I looked at Omar's shop.").iter().any(|(t, s)| t.starts_with("Omar") && *s == Contradicted)
+        );
+        assert!(of("I looked at Nora's shop.").iter().all(|(_, s)| !s.flagged()));
+        let wrong = of("There was a letter to Omar with praise for her shop.");
+        assert!(wrong.contains(&("Omar".into(), Contradicted)), "{wrong:?}");
+        assert!(of("There was a letter to Nora with praise for her shop.").iter().all(|(_, s)| !s.flagged()));
+        // whoever is named last is meant
+        assert!(of("A letter to Omar praised Nora for her shop.").iter().all(|(_, s)| *s != Contradicted));
+    }
+
+    #[test]
+    fn a_full_name_has_the_address_that_is_made_of_it() {
+        let read = "participants:\n- rosa.diaz@x.org\n- guests.list@x.org\n";
+        let of = |answer: &str| statuses(&asked("Who comes?", read, answer));
+        let wrong = of("- Rosa Diaz: guests.list@x.org");
+        assert!(wrong.contains(&("guests.list@x.org".into(), Contradicted)), "{wrong:?}");
+        assert!(of("- Rosa Diaz: rosa.diaz@x.org").contains(&("rosa.diaz@x.org".into(), Supported)));
+        assert!(of("- Main Contact: rosa.diaz@x.org").contains(&("rosa.diaz@x.org".into(), Supported)));
+    }
+
+    #[test]
+    fn one_thing_has_one_total() {
+        let read = "- subject: lamp\n  amount: 70.0\n- subject: chair\n  amount: 90.0\n";
+        let of = |one: &str, two: &str| {
+            statuses(&asked(
+                "What did I spend?",
+                read,
+                &format!("Furniture: {one} total\n\nIn total you spent:\n- {two} on furniture\n"),
+            ))
+        };
+        let wrong = of("$90", "$70");
+        assert!(
+            wrong.iter().filter(|(t, _)| t.starts_with('$')).all(|(_, s)| *s == Unsupported),
+            "{wrong:?}"
+        );
+        let right = of("$90", "$90");
+        assert!(right.iter().all(|(_, s)| !s.flagged()), "{right:?}");
+    }
+
+    #[test]
+    fn a_count_is_no_part_of_a_sum_of_money() {
+        let read = "- subject: lamp\n  amount: 70.0\n- subject: chair\n  amount: 35.0\n";
+        let of = |answer: &str| statuses(&asked("What did I spend on 12 things?", read, answer));
+        let wrong = of("Over 12 things and a lamp for $70.0 this is in total $82.");
+        assert!(wrong.iter().any(|(t, s)| t == "$82" && s.flagged()), "{wrong:?}");
+        let right = of("Over 12 things, a lamp for $70.0 and a chair for $35.0, this is in total $105.");
+        assert!(right.iter().any(|(t, s)| t == "$105" && !s.flagged()), "{right:?}");
+    }
+
     proptest! {
+        #[test]
+        fn what_grows_adds_up_or_is_doubted(from in 1u32..5000, by in 1u32..5000, off in 1u32..50) {
+            let read = format!("- old: {from}\n- raise: {by}\n- new: {}\n- wrong: {}\n", from + by, from + by + off);
+            let of = |to: u32| {
+                let said = format!("It was increased by {by}, from {from} to {to}.");
+                super::check(&asked("Raise it", &read, &said)).claims
+            };
+            prop_assert!(of(from + by + off).iter().any(|c| c.status.flagged()));
+            prop_assert!(of(from + by).iter().all(|c| c.status != Contradicted));
+        }
+
         #[test]
         fn any_run_is_checked_and_ranges_are_characters(
             read in "(?s).{0,80}|(- |a: |1|0:0|é|\\{|\\[|\"x\": |,|\n| |2024-0|Bob ){0,20}",

@@ -113,6 +113,14 @@ pub enum Why {
     },
     /// The same is named once more in one enumeration, there.
     SaidTwice { bytes: (usize, usize) },
+    /// Its form or its part does not fit the place: `50.0` for a year, `Security` for somebody.
+    Misfit {
+        /// What belongs there.
+        wants: String,
+        /// What it was read as.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        found: Option<Quoted>,
+    },
     /// The date falls on another weekday.
     OtherWeekday { date: String, weekday: String },
     /// The call that would have done it failed, was refused or never ran.
@@ -233,6 +241,11 @@ impl Claim {
             Why::SaidTwice { .. } => {
                 format!("{said} twice in one enumeration: look which other one was meant")
             }
+            Why::Misfit { wants, found: None } => format!("{said} where {wants} belongs"),
+            Why::Misfit { wants, found: Some(found) } => format!(
+                "{said} where {wants} belongs: it was only read in `{}` (act {})",
+                found.text, found.place.act
+            ),
             Why::OtherWeekday { date, weekday } => format!("{said}, but {date} is a {weekday}"),
             Why::NotDone { act, name } => format!("{said}, but `{name}` (act {act}) did not succeed"),
             Why::NothingRead => format!("{said}, though nothing had been read that it could come from"),

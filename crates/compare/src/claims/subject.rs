@@ -27,8 +27,9 @@ const ENDINGS: [&str; 12] = [
 ];
 
 impl Judge<'_> {
-    /// Another value than the claim's, in the line or under the key that its subject has.
-    pub(super) fn not_of_its_subject(&self, raw: &Raw, statement: &Statement) -> Option<Instead> {
+    /// Another value than the claim's, in the line or under the key that its subject has, and whether the subject is somebody
+    /// with a full name, so that it is believed whatever else fits.
+    pub(super) fn not_of_its_subject(&self, raw: &Raw, statement: &Statement) -> Option<(Instead, bool)> {
         let value = raw.value.as_ref().filter(|v| !matches!(v, Value::Weekday(_)))?;
         for phrase in self.subjects(raw, statement) {
             let words: Vec<u64> = self.words_in(&phrase).iter().map(|w| w.exact).collect();
@@ -43,9 +44,12 @@ impl Judge<'_> {
                 continue;
             }
             let sole = self.is_sole(raw, value) && (words.len() > 1 || self.is_whole(&places));
+            let full = words.len() > 1 && self.words_in(&phrase).iter().all(|w| w.upper && !w.digits);
+            let line = || self.in_the_line(value, &places).filter(|_| sole);
             return self
                 .under_the_noun(raw, statement, value, &places)
-                .or_else(|| self.in_the_line(value, &places).filter(|_| sole));
+                .map(|found| (found, false))
+                .or_else(|| line().map(|found| (found, full)));
         }
         None
     }

@@ -1,9 +1,11 @@
-//! The same named twice in one breath: `Dora and Dora`, `Alice, Bob and Alice`. Whatever was meant, one of the two is wrong.
+//! The same named twice in one breath: `Dora and Dora`, `Alice, Bob and Alice`; or two sums of one thing, `Gifts: $90 total` and
+//! `$70 on gifts`. Whatever was meant, one of the two is wrong.
 
 use super::extract::Raw;
 use super::link::Judge;
-use super::report::ClaimKind;
+use super::report::{ClaimKind, Why};
 use super::scan::Value;
+use super::words::Word;
 
 impl Judge<'_> {
     /// Where the same is said once more among the items that a claim is enumerated with.
@@ -29,6 +31,41 @@ impl Judge<'_> {
             (own + 1..items.len()).take_while(|at| joins(items[at - 1], items[*at])).last().unwrap_or(own);
         let same = |c: &&&Raw| c.range != raw.range && self.says_the_same(c, raw);
         items[from..=to].iter().find(same).map(|c| c.range.clone())
+    }
+
+    /// Another sum that the answer tells of the same thing, where both are called totals.
+    pub(super) fn summed_otherwise(&self, raw: &Raw) -> Option<Why> {
+        let of = self.summed(raw)?;
+        let mut others = self
+            .answer
+            .claims
+            .iter()
+            .filter(|c| c.range != raw.range && self.summed(c).is_some_and(|w| w.stem == of.stem));
+        let other = others.next().filter(|_| others.next().is_none())?;
+        let wants = format!(
+            "the sum that it tells of `{}` elsewhere, `{}`,",
+            of.of(self.text),
+            &self.text[other.range.clone()]
+        );
+        (raw.value != other.value).then_some(Why::Misfit { wants, found: None })
+    }
+
+    /// What a sum of money is the total of: `Gifts: $90 total`, or "in total you spent:" and `$90 on gifts`.
+    fn summed(&self, raw: &Raw) -> Option<&Word> {
+        let statement = &self.answer.statements[raw.statement];
+        let said = self.words_in(&statement.range);
+        let lead = statement.under.last().map(|range| self.words_in(range)).unwrap_or_default();
+        let is = |w: &Word, word: &str| w.of(self.text).eq_ignore_ascii_case(word);
+        if raw.kind != ClaimKind::Money || !said.iter().chain(lead).any(|w| is(w, "total")) {
+            return None;
+        }
+        let after = &said[said.partition_point(|w| w.range().start < raw.range.end)..];
+        let label = statement.label.as_ref().map(|range| self.words_in(range));
+        match (label, after) {
+            (_, [on, of]) if (is(on, "on") || is(on, "for")) && !of.common => Some(of),
+            (Some([of]), _) if !of.common && !is(of, "total") => Some(of),
+            _ => None,
+        }
     }
 
     fn says_the_same(&self, a: &Raw, b: &Raw) -> bool {

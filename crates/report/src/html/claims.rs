@@ -73,6 +73,7 @@ fn why(claim: &Claim, number: usize) -> Markup {
             " fits better there"
         },
         Why::SaidTwice { .. } => html! { "is named twice in one enumeration" },
+        Why::Misfit { wants, .. } => html! { "stands where " (wants) " belongs" },
         Why::OtherWeekday { date, weekday } => html! { (date) " is a " (weekday) },
         Why::NotDone { act: at, name } => {
             html! { (act(*at, html! { code { (short(name)) } " #" (at) })) " was not carried out" }
