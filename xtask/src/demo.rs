@@ -1,8 +1,9 @@
 //! `cargo xtask demo`: the main job. An example agent runs twice, without a sandbox and in one; then its trace is
 //! shown, verified, damaged and verified again. A second agent spends a key that it never holds. A third is
 //! recorded, changed, stopped by its gate, fixed and let through. It ends with what was seen, and fails if any of it
-//! was not so. Nothing is left behind unless `--keep` asks for it, and nothing of the user's is used: neither home
-//! nor variables. It runs the build that the tests run, which is there minutes before a released one.
+//! was not so, and where to look: the two results of that gate stay beside the build. Nothing else is left behind unless
+//! `--keep` asks for it, and nothing of the user's is used: neither home nor variables. It runs the build that the tests
+//! run, which is there minutes before a released one.
 
 mod coffer;
 mod gate;
@@ -76,11 +77,19 @@ pub(crate) fn main(args: &Args) -> crate::Outcome {
     inside(&stage, &cofferdam, &mut seen)?;
     trace(&stage, &cofferdam, &mut seen)?;
     coffer::show(&stage, &cofferdam, &example, &mut seen)?;
-    gate::show(&stage, &cofferdam, &root.join("examples/support-agent"), &mut seen)?;
+    let kept = crate::workspace::metadata(&root)?.target_directory.join("demo");
+    gate::show(&stage, &cofferdam, &root.join("examples/support-agent"), &kept, &mut seen)?;
     println!("\n== what was seen");
     seen.iter().for_each(|(what, held)| println!("{} {what}", if *held { "yes " } else { "NO  " }));
+    println!("\n== where to look");
+    let kept = kept.strip_prefix(&root).unwrap_or(&kept);
+    println!("{}  why the change was stopped", kept.join("stopped/report.html").display());
+    println!(
+        "{}  the fix, and what is signed of it: gate.dsse.json",
+        kept.join("passed/report.html").display()
+    );
     if args.keep {
-        println!("kept: {}", temp.keep().display());
+        println!("{}  everything else", temp.keep().display());
     }
     Ok(seen.iter().all(|(_, held)| *held))
 }

@@ -3,7 +3,7 @@
 
 use super::coffer::{Running, copy};
 use super::{DemoError, Seen, Stage};
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, ErrorKind};
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
@@ -18,6 +18,7 @@ pub(super) fn show(
     stage: &Stage,
     cofferdam: &Path,
     example: &Path,
+    kept: &Path,
     seen: &mut Seen,
 ) -> Result<(), DemoError> {
     println!("\n== a team that ships an agent: six support tickets are recorded, then the agent is changed");
@@ -41,6 +42,7 @@ pub(super) fn show(
     edit(&agent, |text| text.replace(BEFORE, &format!("{CHANGE}{BEFORE}")))?;
     let stopped = ask(&["gate", "suite.toml"])?;
     seen.push(("a change that gives money away is stopped", code(&stopped) == Some(1)));
+    keep(&desk.join("gate-out"), &kept.join("stopped"))?;
     let told = String::from_utf8_lossy(&stopped.stdout).into_owned();
     let named =
         told.contains("refund-small") && told.contains("--only refund-small") && !told.contains("stock\n");
@@ -50,10 +52,22 @@ pub(super) fn show(
     edit(&agent, |text| text.replace(CHANGE, ""))?;
     seen.push(("the fix passes", code(&ask(&["gate", "suite.toml"])?) == Some(0)));
     seen.push(("the result is signed, and sound", ask(&["verify", "gate-out"])?.status.success()));
-    println!(
-        "\nlook at {}",
-        desk.join("gate-out").display().to_string().replace(&*stage.dir.to_string_lossy(), "$DEMO")
-    );
+    keep(&desk.join("gate-out"), &kept.join("passed"))
+}
+
+/// The files of a result, in place of those of an earlier demonstration: what there is to look at outlives it.
+fn keep(result: &Path, to: &Path) -> Result<(), DemoError> {
+    let failed = |source| DemoError::Stage { path: to.to_owned(), source };
+    match std::fs::remove_dir_all(to) {
+        Err(error) if error.kind() != ErrorKind::NotFound => return Err(failed(error)),
+        _ => {}
+    }
+    for entry in std::fs::read_dir(result).map_err(failed)? {
+        let entry = entry.map_err(failed)?;
+        if entry.file_type().map_err(failed)?.is_file() {
+            copy(&entry.path(), &to.join(entry.file_name()))?;
+        }
+    }
     Ok(())
 }
 

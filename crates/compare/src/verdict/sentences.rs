@@ -166,8 +166,13 @@ impl Told<'_> {
         let values: Vec<&String> = common.difference(&told).take(5).collect();
         let last = self.new.acts.iter().rposition(|act| act.kind == ActKind::Said);
         let more = if missing > values.len() { ", …" } else { "" };
+        let which = match (answers, missing) {
+            (1, _) => "the one value that every baseline tells the user is".to_owned(),
+            (_, 1) => format!("of {answers} values that every baseline tells the user, one is"),
+            _ => format!("of {answers} values that every baseline tells the user, {missing} are"),
+        };
         let text = format!(
-            "{missing} of {answers} values that every baseline tells the user are not in this run's words: {}{more}",
+            "{which} not in this run's words: {}{more}",
             values.iter().map(|v| format!("`{}`", short(v))).collect::<Vec<_>>().join(", ")
         );
         Some(reason("answer-missing", outcome, 0.4 * share, text, last.map(Place::new).into_iter().collect()))
