@@ -26,13 +26,14 @@ pub(crate) struct ProcessSandbox {
     changes: Option<Arc<Vec<FileChange>>>,
     rooms: Option<Rooms>,
     told: Told,
+    finished: Option<Finished>,
 }
 
 impl ProcessSandbox {
     pub(crate) fn new(mut standing: Standing<Making, Failure>) -> Self {
         let empty = || EnforcementReport { tier: Tier::Process, kernel: String::new(), controls: Vec::new() };
         let report = standing.context.report.take().unwrap_or_else(empty);
-        Self { standing, report, changes: None, rooms: None, told: Told::default() }
+        Self { standing, report, changes: None, rooms: None, told: Told::default(), finished: None }
     }
 
     fn making(&self) -> &Making {
@@ -120,6 +121,10 @@ impl Sandbox for ProcessSandbox {
     }
 
     fn finish(&mut self) -> Result<Finished, RuntimeError> {
+        // Nothing is left that could reach a limit, and who asks again is to hear of those that were.
+        if let Some(finished) = &self.finished {
+            return Ok(finished.clone());
+        }
         self.dismiss();
         let making = &mut self.standing.context;
         let mut usage = Usage::default();
@@ -131,7 +136,9 @@ impl Sandbox for ProcessSandbox {
         // Everything was told by now.
         making.ear = None;
         usage.peak_memory = making.groups.peak_memory().unwrap_or(0);
-        Ok(Finished { usage, limits: self.hits() })
+        let finished = Finished { usage, limits: self.hits() };
+        self.finished = Some(finished.clone());
+        Ok(finished)
     }
 
     fn changes(&mut self) -> Result<Arc<Vec<FileChange>>, RuntimeError> {

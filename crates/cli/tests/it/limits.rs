@@ -2,7 +2,7 @@
 
 use crate::live::Hall;
 use crate::{each, site};
-use cofferdam_testkit::{Mode, Site, needs_root, processes_with};
+use cofferdam_testkit::{Mode, Site, eventually, needs_root, processes_with};
 use serde_json::Value;
 
 fn hit(site: &Site, limit: &str) -> Option<Value> {
@@ -209,4 +209,25 @@ fn a_command_of_a_session_that_stays_is_told_which_limit_it_reached() {
         assert_eq!(["memory", "pids", "disk"].map(told), before, "the end adds nothing");
         assert_eq!(before[0] > 0, hall.can_pause());
     });
+}
+
+/// Also where nobody has looked since: the command still runs when its session is ended.
+#[test]
+fn what_was_reached_just_before_the_end_is_on_record() {
+    if !needs_root("a control group of processes") {
+        return;
+    }
+    let site = site();
+    let hall = Hall(&site);
+    let id = hall.create(&["--pids", "40", "--changes", "discard"]);
+    const BOMB: &str = "import os, time\nfor _ in range(60):\n\
+        \x20   try: pid = os.fork()\n    except OSError: break\n\
+        \x20   if pid == 0: time.sleep(600)\ntime.sleep(600)";
+    let running = hall.call(&["exec", &id, "--", "python3", "-c", BOMB]).start();
+    eventually("as many processes as there may be", || {
+        (hall.show(&id)["usage"]["processes"].as_u64() >= Some(40)).then_some(())
+    });
+    hall.asks(&["kill", &id]);
+    running.finish();
+    assert_eq!(hit(&site, "pids").expect("the limit is recorded")["allowed"], 40);
 }

@@ -436,7 +436,6 @@ impl Holder {
         let Ending { exit, changes, by, reason, limit, error, reply } = ending;
         // Its changes are decided on from here.
         rescue::forget(&self.standing.home, &self.standing.session);
-        let counted = self.standing.sandbox.counters();
         let before = (|| {
             if let Some(hit) = limit {
                 self.standing.recorder.append(None, &Body::Limit(hit))?;
@@ -445,8 +444,9 @@ impl Holder {
                 let detail = if reply.is_some() { String::new() } else { reason.clone() };
                 self.changed("kill", &by, detail)?;
             }
+            // Which limits it had reached is put on record when it is closed.
             self.standing.sandbox.finish()?;
-            self.read_meter(Instant::now())?;
+            self.meter.read(self.state, self.standing.sandbox.counters(), Instant::now())?;
             for (id, event, ended) in self.relay.leave(true) {
                 self.ended(id, event, ended, Some(&reason))?;
             }
@@ -455,8 +455,7 @@ impl Holder {
         if let Err(error) = before {
             return self.fail(error, reply);
         }
-        let peak_memory = counted.peak_memory.unwrap_or(0).max(self.usage.peak_memory);
-        let usage = Usage { peak_memory, ..self.usage };
+        let usage = self.usage;
         let decided_by = changes.is_some().then_some(by.as_str());
         let changes = changes.unwrap_or(self.spec.changes);
         let decide = &mut |_: &[FileChange]| false;
