@@ -11,15 +11,15 @@ use crate::reap::group_name;
 use crate::users::Way;
 use crate::wait;
 use cofferdam_model::{LayerPlace, Limits, SessionId};
-use cofferdam_runtime::RuntimeError;
+use cofferdam_runtime::{RuntimeError, guest_program};
 use cofferdam_sys::boot::{self, Birth, Launched, Op};
 use cofferdam_sys::image;
 use rustix::net::{AddressFamily, SocketFlags, SocketType};
 use rustix::thread::UnshareFlags;
 use std::fmt;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, OnceLock};
 use std::time::SystemTime;
 
 /// A child at work, and what it and we have in common.
@@ -153,6 +153,13 @@ pub(crate) fn take_in(m: &mut Making, born: Born, in_group: bool) {
     m.guest.store(launched.pid().as_raw_nonzero().get(), Ordering::Release);
     m.launched = Some(launched);
     m.waited = false;
+}
+
+/// The guest's program, sealed once for all sandboxes of this process that share it. Nothing where that fails: whoever
+/// makes an image of its own finds out why.
+pub(crate) fn image_of_all() -> Option<Arc<OwnedFd>> {
+    static IMAGE: OnceLock<Option<Arc<OwnedFd>>> = OnceLock::new();
+    IMAGE.get_or_init(|| image::sealed(guest_program()).ok().map(Arc::new)).clone()
 }
 
 fn born(

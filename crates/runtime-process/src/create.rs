@@ -145,7 +145,9 @@ pub(crate) fn begin(
     early: Option<Early>,
 ) -> Result<Box<Beginning>, RuntimeError> {
     let ProcessBackend { without, fault, kvm, image: given_image, .. } = backend;
-    let (fault, kvm, given_image) = (*fault, kvm.clone(), given_image.clone());
+    let (fault, kvm) = (*fault, kvm.clone());
+    // Whoever makes one that stays makes many.
+    let given_image = given_image.clone().or_else(|| spec.pausable.then(birth::image_of_all).flatten());
     let making = Making {
         limits: limits::resolve(&spec.limits, spec.layer_place, spec.pausable),
         group: group_name(&spec.id),

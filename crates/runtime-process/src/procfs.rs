@@ -4,6 +4,18 @@
 use rustix::fs::{Mode, OFlags};
 use std::io;
 use std::os::fd::AsFd;
+use std::path::Path;
+
+/// No file of a group that is read for a number is longer; the kernel gives out less than this at once.
+const SHORT: usize = 4 << 10;
+
+/// What is made of a file of a few lines, which the kernel gives out whole. Many of them are read for each session.
+pub(crate) fn short<T>(path: &Path, make: impl FnOnce(&str) -> Option<T>) -> Option<T> {
+    let file = rustix::fs::open(path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty()).ok()?;
+    let mut room = [0u8; SHORT];
+    let read = rustix::io::read(&file, &mut room).ok()?;
+    make(std::str::from_utf8(room.get(..read)?).ok()?)
+}
 
 /// The whole of a file beneath a directory, or by its absolute path.
 pub(crate) fn read(place: impl AsFd, name: &str) -> io::Result<String> {

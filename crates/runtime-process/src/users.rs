@@ -14,7 +14,7 @@ use std::fs;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 /// The user of a sandbox that is not the caller itself.
 pub(crate) const USER: u32 = 1000;
@@ -132,20 +132,20 @@ pub(crate) fn choose(
 }
 
 fn root(ranges: &Path, slot: Option<u32>) -> Result<Users, RuntimeError> {
-    let own = fs::read_to_string("/proc/self/uid_map").map_err(RuntimeError::io("read our own id map"))?;
+    let own = own_map()?;
     let (slot, lock) = match slot.filter(|slot| *slot < SLOTS) {
         Some(slot) => (slot, share(ranges, slot)?),
         None => reserve(ranges)?,
     };
     let lock = Some((slot, lock));
     let base = FIRST + slot * RANGE;
-    if covers(&own, base, RANGE) {
+    if covers(own, base, RANGE) {
         let map = format!("0 {base} {RANGE}");
         let host = base + USER;
         return Ok(Users { uid_map: map.clone(), gid_map: map, ..users(Way::Root, host, host, lock) });
     }
     // Root of a container with few ids: one of them, from the end, has to do.
-    let last = last_id(&own).filter(|&last| last > SLOTS + 1_000);
+    let last = last_id(own).filter(|&last| last > SLOTS + 1_000);
     let host = last.map(|last| last - slot).ok_or_else(|| {
         refused(
             "this user namespace has no ids to spare",
@@ -154,6 +154,16 @@ fn root(ranges: &Path, slot: Option<u32>) -> Result<Users, RuntimeError> {
     })?;
     let map = format!("{USER} {host} 1");
     Ok(Users { uid_map: map.clone(), gid_map: map, ..users(Way::Root, host, host, lock) })
+}
+
+/// Written once in the life of a user namespace, which we never leave.
+fn own_map() -> Result<&'static str, RuntimeError> {
+    static OWN: OnceLock<String> = OnceLock::new();
+    if let Some(known) = OWN.get() {
+        return Ok(known);
+    }
+    let read = fs::read_to_string("/proc/self/uid_map").map_err(RuntimeError::io("read our own id map"))?;
+    Ok(OWN.get_or_init(|| read))
 }
 
 fn users(way: Way, host_uid: u32, host_gid: u32, reserved: Option<(u32, Held)>) -> Users {

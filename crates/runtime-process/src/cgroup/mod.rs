@@ -11,6 +11,7 @@ pub(crate) use find::{Hierarchies, hierarchies, hierarchies_of, is_unified};
 pub(crate) use freeze::thaw_group;
 pub(crate) use held::{Maker, maker};
 
+use crate::procfs;
 use cofferdam_model::{Bytes, Cores, LimitHit};
 use std::fs;
 use std::io;
@@ -276,12 +277,11 @@ fn kill_all(path: &Path) {
 }
 
 fn number(path: &Path) -> Option<u64> {
-    fs::read_to_string(path).ok()?.trim().parse().ok()
+    procfs::short(path, |text| text.trim().parse().ok())
 }
 
 fn keyed(path: &Path, key: &str) -> Option<u64> {
-    let text = fs::read_to_string(path).ok()?;
-    text.lines().find_map(|line| line.strip_prefix(key)?.trim().parse().ok())
+    procfs::short(path, |text| text.lines().find_map(|line| line.strip_prefix(key)?.trim().parse().ok()))
 }
 
 #[cfg(test)]
