@@ -7,6 +7,7 @@ use cofferdam_model::{EnforcementReport, LayerPlace, Limits, Profile, SessionId,
 use cofferdam_runtime::{Backend, Network, Probe, RuntimeError, SandboxSpec};
 use cofferdam_sys::landlock;
 use std::fs::{self, DirBuilder};
+use std::io;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -148,13 +149,24 @@ fn egress() -> Fact {
 }
 
 fn kvm() -> Fact {
-    let there = Path::new("/dev/kvm").exists();
-    let detail = if there {
-        "/dev/kvm is here; whether it works is for the microvm tier to try"
-    } else {
-        "no /dev/kvm"
-    };
-    fact("kvm", true, detail, "")
+    let device = Path::new("/dev/kvm");
+    match fs::File::options().read(true).write(true).open(device) {
+        Ok(_) => {
+            fact("kvm", true, "/dev/kvm can be opened; whether a guest runs on it the microvm tier tries", "")
+        }
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            let fix = "only for machines at the processor's speed: switch on virtualisation, nested where this is a machine itself";
+            fact("kvm", false, "no /dev/kvm", fix)
+        }
+        Err(error) => {
+            let uid = rustix::process::geteuid().as_raw();
+            let name = crate::users::user_name(uid).unwrap_or_else(|| uid.to_string());
+            let fix = format!(
+                "only for machines at the processor's speed: sudo usermod -aG kvm {name}, and log in again"
+            );
+            fact("kvm", false, format!("/dev/kvm cannot be opened: {error}"), fix)
+        }
+    }
 }
 
 /// The tier as a whole: a sandbox as every session gets one, booted and ended in a directory of its own.

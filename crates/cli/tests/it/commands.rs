@@ -109,6 +109,11 @@ fn doctor_tells_what_works_and_how_to_fix_the_rest() {
             assert!(ok || !row["fix"].as_str().unwrap().is_empty(), "{row}");
             assert!(!row["detail"].as_str().unwrap().is_empty(), "{row}");
         }
+        let kvm = told["facts"].as_array().unwrap().iter().find(|row| row["name"] == "kvm").unwrap();
+        let mut look = site.command("sh");
+        look.args(["-c", "test -r /dev/kvm && test -w /dev/kvm"]);
+        let opens = cofferdam_testkit::finish(&mut look).code() == 0;
+        assert_eq!(kvm["works"].as_bool().or(kvm["ok"].as_bool()), Some(opens), "{kvm}");
     });
 }
 
