@@ -2,11 +2,14 @@
 
 use super::wire::Problem;
 use crate::route;
+use axum::Json;
+use axum::response::{IntoResponse, Response};
 use cofferdam_api::e2b::{Listed, State};
-use http::Uri;
+use http::{HeaderValue, Uri};
 use percent_encoding::percent_decode_str;
+use serde::Serialize;
 
-const PAGE: usize = 100;
+pub(super) const PAGE: usize = 100;
 const MOST: usize = 1000;
 
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -66,6 +69,15 @@ impl Filter {
     }
 }
 
+/// A page, and where the next one begins.
+pub(super) fn paged<T: Serialize>(page: Vec<T>, next: Option<String>) -> Response {
+    let mut response = Json(page).into_response();
+    if let Some(next) = next.and_then(|next| HeaderValue::try_from(next).ok()) {
+        response.headers_mut().insert("x-next-token", next);
+    }
+    response
+}
+
 /// A query within the query: its names and values were escaped before it was.
 fn metadata(value: &str) -> Vec<(String, String)> {
     let decode = |text: &str| {
@@ -102,7 +114,7 @@ fn order(value: &str) -> Result<bool, Problem> {
     }
 }
 
-fn limit(value: &str) -> Result<usize, Problem> {
+pub(super) fn limit(value: &str) -> Result<usize, Problem> {
     let limit = value.parse().ok().filter(|limit| (1..=MOST).contains(limit));
     limit.ok_or_else(|| Problem::bad(format!("`limit`: a number from 1 to {MOST} is needed")))
 }

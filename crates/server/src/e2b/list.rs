@@ -1,6 +1,6 @@
 //! What there is, and how it is.
 
-use super::filter::Filter;
+use super::filter::{Filter, paged};
 use super::wire::{Caller, Problem};
 use super::{CLIENT, far, find, time};
 use crate::app::{App, State as Service, blocking, now_us};
@@ -9,11 +9,11 @@ use crate::route;
 use crate::sandbox::{Record, Sandbox};
 use axum::Json;
 use axum::extract::{Path, State as Of};
-use axum::response::{IntoResponse, Response};
+use axum::response::Response;
 use cofferdam_api::e2b::{Detail, ENVD_VERSION, Lifecycle, Listed, Metric, State};
 use cofferdam_engine::EngineError;
 use cofferdam_model::{SessionInfo, UsageRecord};
-use http::{HeaderValue, Uri};
+use http::Uri;
 use serde_json::{Value, json};
 use std::sync::Arc;
 
@@ -62,11 +62,7 @@ pub(super) async fn list(Of(app): Of<App>, Caller(key): Caller, uri: Uri) -> Res
         Ok(filter.page(found.collect()))
     });
     let (found, next) = found.await?;
-    let mut response = Json(found).into_response();
-    if let Some(next) = next.and_then(|next| HeaderValue::try_from(next).ok()) {
-        response.headers_mut().insert("x-next-token", next);
-    }
-    Ok(response)
+    Ok(paged(found, next))
 }
 
 fn listed(app: &Service, sandbox: &Sandbox) -> Result<Listed, EngineError> {

@@ -98,7 +98,9 @@ unnamed = first.create_snapshot()
 first.files.write("state", "now")
 pages, found = first.list_snapshots(limit=1), []
 while pages.has_next:
-    found += pages.next_items()
+    page = pages.next_items()
+    assert len(page) == 1, page
+    found += page
 assert unnamed.snapshot_id in [one.snapshot_id for one in found] and len(found) == 2, found
 assert [len(Sandbox.list_snapshots(name="then").next_items()), len(Sandbox.list_snapshots(name="never").next_items())] == [1, 0]
 for origin in ("then", unnamed.snapshot_id):
