@@ -28,7 +28,7 @@ use crate::{command, packages};
 use contenders::{Contender, Ground, YARDSTICK};
 use fastrand::Rng;
 use report::{Host, Output, Report, Row};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
@@ -82,6 +82,9 @@ pub(crate) struct Start {
     /// Install the peers first (apt, and srt by npm)
     #[arg(long)]
     install_peers: bool,
+    /// Measure this program instead of building one
+    #[arg(long)]
+    program: Option<PathBuf>,
 }
 
 pub(crate) fn main(bench: &Bench) -> crate::Outcome {
@@ -103,7 +106,10 @@ pub(crate) fn main(bench: &Bench) -> crate::Outcome {
         install_peers()?;
     }
     let root = crate::workspace::root();
-    let cofferdam = crate::dist::build(&root)?;
+    let cofferdam = match &args.program {
+        Some(program) => std::path::absolute(program)?,
+        None => crate::dist::build(&root)?,
+    };
     // Beside the build, not in the temporary directory: that is memory on many machines, and free to sync.
     let home = cofferdam.parent().unwrap_or(&root);
     let dir = tempfile::Builder::new().prefix("bench.").tempdir_in(home)?;
