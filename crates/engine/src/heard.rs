@@ -35,7 +35,11 @@ pub(crate) fn forward(
                 relay.resize(id, size)?;
             }
         } else if let Ok(number) = u8::try_from(arrived.signal) {
-            relay.signal(id, number)?;
+            // What somebody sends us is meant for the command alone; what a terminal sends, for all in its foreground.
+            match arrived.from {
+                0 => relay.signal(id, number)?,
+                _ => relay.signal_leader(id, number)?,
+            }
         }
     }
     Ok(())

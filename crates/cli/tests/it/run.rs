@@ -177,6 +177,20 @@ fn signals_reach_the_command() {
     });
 }
 
+/// Who sends a signal to one process sends it to none of its children, with us as without us.
+#[test]
+fn a_signal_for_the_command_is_not_its_childrens() {
+    let child = "trap 'echo child' TERM; : > /shared/up; for n in 1 2 3 4 5; do sleep 0.1; done";
+    let script = format!("trap 'echo leader' TERM; sh -c \"{child}\"; echo over; exit 7");
+    each(|site| {
+        let (up, mount) = (site.work().join("up"), format!("{}:/shared:rw", site.work().display()));
+        let running = site.sh(&script).with(&["--mount", &mount]).start();
+        eventually("the child's trap", || up.exists().then_some(()));
+        running.signal(Signal::TERM);
+        assert_eq!(running.finish().exits(7).out(), "leader\nover\n");
+    });
+}
+
 #[test]
 fn only_variables_that_were_named_are_there() {
     each(|site| {

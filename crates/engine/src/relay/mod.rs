@@ -267,6 +267,11 @@ impl Relay {
         exec.signal(&mut self.client, number)
     }
 
+    /// For the command's first process alone.
+    pub(crate) fn signal_leader(&mut self, id: ExecId, number: u8) -> Result<(), EngineError> {
+        Ok(self.client.signal(id, number, wire::Target::Leader)?)
+    }
+
     pub(crate) fn kill(&mut self, id: ExecId) -> Result<(), EngineError> {
         let Some(exec) = self.execs.iter().find(|exec| exec.id == id) else { return Ok(()) };
         // What the guest does itself may be in the middle of a write that nothing interrupts.
