@@ -235,7 +235,7 @@ impl Held {
             supervisor: proportional(pid),
             kernel: of("Slab:") + of("PageTables:") + of("KernelStack:") + of("Percpu:"),
             files: of("Shmem:"),
-            processes: below(pid).iter().map(|pid| proportional(pid)).sum(),
+            processes: below(pid).iter().filter(|own| !shares(own, pid)).map(|pid| proportional(pid)).sum(),
         })
     }
 
@@ -254,6 +254,13 @@ impl Held {
 fn proportional(pid: &str) -> f64 {
     let rollup = fs::read_to_string(format!("/proc/{pid}/smaps_rollup")).unwrap_or_default();
     kib(&rollup, "Pss:").unwrap_or(0.0)
+}
+
+/// Whether it still is the supervisor's program: those who make a sandbox, or wait to bind one, work in its memory, which is
+/// counted once.
+fn shares(pid: &str, supervisor: &str) -> bool {
+    let program = |pid: &str| fs::read_link(format!("/proc/{pid}/exe")).ok();
+    program(pid) == program(supervisor)
 }
 
 /// All that descend from it.
