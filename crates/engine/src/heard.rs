@@ -34,6 +34,9 @@ pub(crate) fn forward(
             if let Some(size) = current_size(rustix::stdio::stdin()).filter(|_| tty) {
                 relay.resize(id, size)?;
             }
+        } else if arrived.is(Signal::TSTP) {
+            // Nobody inside could stop it: its process group is an orphan there, and the kernel stops no such.
+            relay.rest(id)?;
         } else if let Ok(number) = u8::try_from(arrived.signal) {
             // What somebody sends us is meant for the command alone; what a terminal sends, for all in its foreground.
             match arrived.from {
@@ -47,9 +50,8 @@ pub(crate) fn forward(
 
 pub(crate) fn listen(tty: bool) -> Result<Signals, EngineError> {
     let mut all = FORWARDED.to_vec();
-    if tty {
-        all.push(Signal::WINCH);
-    }
+    // On a terminal of its own, what stops a command is typed there, and this one is ours as we have set it.
+    all.push(if tty { Signal::WINCH } else { Signal::TSTP });
     Signals::listen(&all)
         .map_err(|errno| EngineError::Io { doing: "listen for signals", source: errno.into() })
 }

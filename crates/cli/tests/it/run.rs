@@ -192,6 +192,30 @@ fn a_signal_for_the_command_is_not_its_childrens() {
 }
 
 #[test]
+fn a_command_stops_and_goes_on_with_us() {
+    each(|site| {
+        let mount = format!("{}:/shared:rw", site.work().display());
+        let ticks = || std::fs::metadata(site.work().join("ticks")).map_or(0, |found| found.len());
+        let ticking = "while :; do echo x >> /shared/ticks; sleep 0.02; done";
+        let running = site.sh(ticking).with(&["--mount", &mount]).start();
+        eventually("its first tick", || (ticks() > 0).then_some(()));
+        running.signal(Signal::TSTP);
+        let stat = format!("/proc/{}/stat", running.pid().as_raw_nonzero());
+        eventually("that we stop", || std::fs::read_to_string(&stat).unwrap().contains(") T ").then_some(()));
+        let still = || {
+            let before = ticks();
+            std::thread::sleep(std::time::Duration::from_millis(300));
+            (ticks() == before).then_some(before)
+        };
+        let stopped = eventually("that it stops too", still);
+        running.signal(Signal::CONT);
+        eventually("that it goes on", || (ticks() > stopped + 2).then_some(()));
+        running.signal(Signal::TERM);
+        running.finish().exits(128 + 15);
+    });
+}
+
+#[test]
 fn only_variables_that_were_named_are_there() {
     each(|site| {
         let call = site.sh("echo $GIVEN $PASSED ${SECRET_TOKEN-none} ${AWS_SECRET_ACCESS_KEY-none}");

@@ -272,6 +272,15 @@ impl Relay {
         Ok(self.client.signal(id, number, wire::Target::Leader)?)
     }
 
+    /// Stops the command, and then us: whoever wakes us wakes it.
+    pub(crate) fn rest(&mut self, id: ExecId) -> Result<(), EngineError> {
+        self.signal(id, Signal::STOP.as_raw() as u8)?;
+        self.client.flush()?;
+        // Fails for nobody who sends it to itself.
+        let _ = rustix::process::kill_process(rustix::process::getpid(), Signal::STOP);
+        self.signal(id, Signal::CONT.as_raw() as u8)
+    }
+
     pub(crate) fn kill(&mut self, id: ExecId) -> Result<(), EngineError> {
         let Some(exec) = self.execs.iter().find(|exec| exec.id == id) else { return Ok(()) };
         // What the guest does itself may be in the middle of a write that nothing interrupts.
