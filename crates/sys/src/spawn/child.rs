@@ -8,6 +8,7 @@ use alloc::ffi::CString;
 use alloc::vec::Vec;
 use core::cell::Cell;
 use core::ffi::{CStr, c_char};
+use core::sync::atomic::{AtomicBool, Ordering};
 use rustix::fd::{BorrowedFd, RawFd};
 use rustix::fs::{FileType, Mode, OFlags};
 use rustix::io::Errno;
@@ -87,8 +88,20 @@ pub(super) fn stand_alone(stdio: &[RawFd; 3], rest: Rest) -> Result<(), Failure>
     let at = |step| move |errno| Failure { step, errno };
     rustix::process::setsid().map_err(at(Step::Session))?;
     crate::schedule::as_usual();
-    default_dispositions();
+    if !CLEAR.load(Ordering::Relaxed) {
+        default_dispositions();
+    }
     place(stdio, rest).map_err(at(Step::Stdio))
+}
+
+/// This process ignores nothing, and so do those that it starts.
+static CLEAR: AtomicBool = AtomicBool::new(false);
+
+/// Has this process ignore no signal from now on, once for all children: a call for each signal is the longest part of
+/// starting one. For who ignores and handles none itself.
+pub fn ignore_nothing() {
+    default_dispositions();
+    CLEAR.store(true, Ordering::Relaxed);
 }
 
 /// Handlers end with exec, but what was ignored would stay ignored.

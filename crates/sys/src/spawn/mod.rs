@@ -12,6 +12,7 @@ mod lookup;
 mod task;
 
 pub use begin::{Beginning, begin};
+pub use child::ignore_nothing;
 pub use task::{fork, split, standard};
 
 use crate::reap;

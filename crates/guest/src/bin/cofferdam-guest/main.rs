@@ -26,7 +26,7 @@ mod warm;
 
 use cofferdam_guest::{CHANNEL, exit};
 use cofferdam_sys::signal::Signals;
-use cofferdam_sys::{descriptor, late, schedule};
+use cofferdam_sys::{descriptor, late, schedule, spawn};
 use core::mem::ManuallyDrop;
 use guest::Guest;
 use rustix::fd::AsFd;
@@ -79,6 +79,8 @@ fn prepare() -> Result<Guest, Errno> {
         // It is as good without: what is written is taken in more turns.
         let _ = schedule::give_way();
     }
+    // They come to a descriptor; what this process inherited as ignored is not for commands to inherit.
+    spawn::ignore_nothing();
     let signals = Signals::listen(&SIGNALS)?;
     let pid = getpid();
     if !pid.is_init() {
