@@ -3,7 +3,7 @@
 use crate::error::EngineError;
 use crate::relay::{ExecId, FORWARDED, Relay, current_size};
 use crate::stop::Stop;
-use cofferdam_sys::signal::Signals;
+use cofferdam_sys::signal::{Signals, is_ignored};
 use rustix::io::Errno;
 use rustix::process::Signal;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -52,6 +52,8 @@ pub(crate) fn listen(tty: bool) -> Result<Signals, EngineError> {
     let mut all = FORWARDED.to_vec();
     // On a terminal of its own, what stops a command is typed there, and this one is ours as we have set it.
     all.push(if tty { Signal::WINCH } else { Signal::TSTP });
+    // What we were started to let pass, as by `nohup`, the command would have let pass.
+    all.retain(|signal| !is_ignored(*signal));
     Signals::listen(&all)
         .map_err(|errno| EngineError::Io { doing: "listen for signals", source: errno.into() })
 }

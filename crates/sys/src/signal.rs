@@ -47,6 +47,16 @@ impl Mask {
     }
 }
 
+/// Whether this process was started to let it pass, as `nohup` starts one.
+pub fn is_ignored(signal: Signal) -> bool {
+    const SIG_IGN: usize = 1;
+    // What is done comes first in `struct sigaction`, which is never larger than this.
+    let mut now = [0_usize; 4];
+    let (number, into) = (signal.as_raw() as usize, (&raw mut now) as usize);
+    // SAFETY: the kernel writes one whole structure, for which there is room; none is set.
+    unsafe { syscall(number::RT_SIGACTION, [number, 0, into, SET_SIZE]) }.is_ok() && now[0] == SIG_IGN
+}
+
 /// A signal that has arrived.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Arrived {

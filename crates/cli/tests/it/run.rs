@@ -1,7 +1,7 @@
 //! `cofferdam run`: bytes, codes and signals behave as without it; what is ours ends with 125 and says why.
 
 use crate::{each, site};
-use cofferdam_testkit::{eventually, finish, processes_with};
+use cofferdam_testkit::{Running, eventually, finish, processes_with};
 use rustix::process::Signal;
 use serde_json::Value;
 use std::fs;
@@ -188,6 +188,25 @@ fn a_signal_for_the_command_is_not_its_childrens() {
         eventually("the child's trap", || up.exists().then_some(()));
         running.signal(Signal::TERM);
         assert_eq!(running.finish().exits(7).out(), "leader\nover\n");
+    });
+}
+
+/// As `nohup` starts a program; and inside, nothing is ignored that its program did not ask for.
+#[test]
+fn what_we_are_started_to_ignore_does_not_reach_the_command() {
+    each(|site| {
+        let mount = format!("{}:/shared:rw", site.work().display());
+        let inside =
+            "grep SigIgn /proc/self/status; : > /shared/up; while [ ! -e /shared/go ]; do sleep 0.02; done";
+        let flags = site.mode.flags().join(" ");
+        let start = format!("trap '' HUP USR1; exec \"$0\" run {flags} --mount {mount} -- sh -c '{inside}'");
+        let running =
+            Running::start(site.command("sh").args(["-c", &start]).arg(site.binary()), Some(Vec::new()));
+        eventually("its start", || site.work().join("up").exists().then_some(()));
+        running.signal(Signal::HUP);
+        running.signal(Signal::USR1);
+        site.write("go", "");
+        assert_eq!(running.finish().exits(0).out(), "SigIgn:\t0000000000000000\n");
     });
 }
 
