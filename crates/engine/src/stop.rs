@@ -1,7 +1,7 @@
 //! Ends sessions from outside, all at once: once raised, it stays raised.
 
 use crate::error::EngineError;
-use cofferdam_sys::signal::Signals;
+use cofferdam_sys::signal::{Signals, is_ignored};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
 use rustix::process::Signal;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -35,7 +35,10 @@ pub fn until_signalled<T>(stop: &Stop, work: impl FnOnce() -> T) -> Result<T, En
     let failed =
         |errno: rustix::io::Errno| EngineError::Io { doing: "listen for signals", source: errno.into() };
     // Blocked in this thread and in all that it starts, so that they arrive here and nowhere else.
-    let signals = Signals::listen(&[Signal::INT, Signal::TERM, Signal::HUP]).map_err(failed)?;
+    let mut ending = vec![Signal::INT, Signal::TERM, Signal::HUP];
+    // As `nohup` wants it.
+    ending.retain(|signal| !is_ignored(*signal));
+    let signals = Signals::listen(&ending).map_err(failed)?;
     let done = Stop::new()?;
     let watch = || loop {
         let mut waited = [PollFd::new(&signals, PollFlags::IN), PollFd::new(&done, PollFlags::IN)];

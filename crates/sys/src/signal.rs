@@ -57,6 +57,12 @@ pub fn is_ignored(signal: Signal) -> bool {
     unsafe { syscall(number::RT_SIGACTION, [number, 0, into, SET_SIZE]) }.is_ok() && now[0] == SIG_IGN
 }
 
+/// Stops this process until somebody wakes it.
+pub fn stop_here() {
+    // Fails for nobody who sends it to itself.
+    let _ = rustix::process::kill_process(rustix::process::getpid(), Signal::STOP);
+}
+
 /// A signal that has arrived.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Arrived {

@@ -1,5 +1,6 @@
 //! `cofferdam run`: bytes, codes and signals behave as without it; what is ours ends with 125 and says why.
 
+use crate::live::Hall;
 use crate::{each, site};
 use cofferdam_testkit::{Running, eventually, finish, processes_with};
 use rustix::process::Signal;
@@ -188,6 +189,13 @@ fn a_signal_for_the_command_is_not_its_childrens() {
         eventually("the child's trap", || up.exists().then_some(()));
         running.signal(Signal::TERM);
         assert_eq!(running.finish().exits(7).out(), "leader\nover\n");
+        let hall = Hall(site);
+        let id = hall.create(&["--mount", &mount]);
+        fs::remove_file(&up).unwrap();
+        let running = hall.exec(&id, &script).start();
+        eventually("the child's trap", || up.exists().then_some(()));
+        running.signal(Signal::TERM);
+        assert_eq!(running.finish().exits(7).out(), "leader\nover\n");
     });
 }
 
@@ -217,21 +225,29 @@ fn a_command_stops_and_goes_on_with_us() {
         let ticks = || std::fs::metadata(site.work().join("ticks")).map_or(0, |found| found.len());
         let ticking = "while :; do echo x >> /shared/ticks; sleep 0.02; done";
         let running = site.sh(ticking).with(&["--mount", &mount]).start();
-        eventually("its first tick", || (ticks() > 0).then_some(()));
-        running.signal(Signal::TSTP);
-        let stat = format!("/proc/{}/stat", running.pid().as_raw_nonzero());
-        eventually("that we stop", || std::fs::read_to_string(&stat).unwrap().contains(") T ").then_some(()));
-        let still = || {
-            let before = ticks();
-            std::thread::sleep(std::time::Duration::from_millis(300));
-            (ticks() == before).then_some(before)
-        };
-        let stopped = eventually("that it stops too", still);
-        running.signal(Signal::CONT);
-        eventually("that it goes on", || (ticks() > stopped + 2).then_some(()));
-        running.signal(Signal::TERM);
-        running.finish().exits(128 + 15);
+        stops_and_goes_on(running, ticks);
+        let hall = Hall(site);
+        let id = hall.create(&["--mount", &mount]);
+        fs::remove_file(site.work().join("ticks")).unwrap();
+        stops_and_goes_on(hall.exec(&id, ticking).start(), ticks);
     });
+}
+
+fn stops_and_goes_on(running: Running, ticks: impl Fn() -> u64) {
+    eventually("its first tick", || (ticks() > 0).then_some(()));
+    running.signal(Signal::TSTP);
+    let stat = format!("/proc/{}/stat", running.pid().as_raw_nonzero());
+    eventually("that we stop", || std::fs::read_to_string(&stat).unwrap().contains(") T ").then_some(()));
+    let still = || {
+        let before = ticks();
+        std::thread::sleep(std::time::Duration::from_millis(300));
+        (ticks() == before).then_some(before)
+    };
+    let stopped = eventually("that it stops too", still);
+    running.signal(Signal::CONT);
+    eventually("that it goes on", || (ticks() > stopped + 2).then_some(()));
+    running.signal(Signal::TERM);
+    running.finish().exits(128 + 15);
 }
 
 #[test]

@@ -56,6 +56,9 @@ pub(crate) enum Question {
     Signal {
         exec: u32,
         number: u8,
+        /// For the command's first process, and not for those it has started.
+        #[serde(default)]
+        alone: bool,
     },
     /// Of the exec that this connection is about.
     Resize {

@@ -7,7 +7,7 @@ use crate::error::EngineError;
 use crate::heard::listen;
 use crate::relay::{Stdio, current_size};
 use cofferdam_model::{BoxUser, Bytes, ExecTx, Exit, SessionId, Settled, Span, Usage};
-use cofferdam_sys::signal::Signals;
+use cofferdam_sys::signal::{Signals, stop_here};
 use cofferdam_sys::terminal::RawMode;
 use rustix::event::{PollFd, PollFlags};
 use rustix::io::Errno;
@@ -126,17 +126,26 @@ fn wait(lines: &Lines, signals: &Signals) -> Result<bool, EngineError> {
     }
 }
 
+/// As `heard::forward` does for a command of its own.
 fn forward(signals: &Signals, lines: &Lines, tty: bool) -> Result<(), EngineError> {
     let mut stream = lines.stream().try_clone().map_err(asking)?;
+    // One that ends just now hears nothing more.
+    let mut tell = |note: &Question| drop(tell(&mut stream, note, &[]));
+    let signal = |number: i32, alone: bool| {
+        u8::try_from(number).ok().map(|number| Question::Signal { exec: 0, number, alone })
+    };
     for arrived in signals.take().map_err(|errno| asking(errno.into()))? {
-        let size = current_size(rustix::stdio::stdin()).filter(|_| tty && arrived.is(Signal::WINCH));
-        let note = match (size, u8::try_from(arrived.signal)) {
-            (Some(size), _) => Question::Resize { rows: size.rows, columns: size.columns },
-            (None, Ok(number)) if !arrived.is(Signal::WINCH) => Question::Signal { exec: 0, number },
-            _ => continue,
-        };
-        // One that ends just now hears nothing more.
-        let _ = tell(&mut stream, &note, &[]);
+        if arrived.is(Signal::WINCH) {
+            if let Some(size) = current_size(rustix::stdio::stdin()).filter(|_| tty) {
+                tell(&Question::Resize { rows: size.rows, columns: size.columns });
+            }
+        } else if arrived.is(Signal::TSTP) {
+            signal(Signal::STOP.as_raw(), false).iter().for_each(&mut tell);
+            stop_here();
+            signal(Signal::CONT.as_raw(), false).iter().for_each(&mut tell);
+        } else {
+            signal(arrived.signal, arrived.from != 0).iter().for_each(&mut tell);
+        }
     }
     Ok(())
 }

@@ -152,7 +152,7 @@ impl Engine {
     /// Ends one command of a session.
     pub fn kill_exec(&self, session: &SessionId, exec: u32) -> Result<(), EngineError> {
         let number = Signal::KILL.as_raw() as u8;
-        self.command(session, &Question::Signal { exec, number }).map(drop)
+        self.command(session, &Question::Signal { exec, number, alone: false }).map(drop)
     }
 
     /// Where the output of a detached command is, while its session lives.

@@ -318,6 +318,9 @@ impl Holder {
             Letter::About { exec, question } => {
                 let id = self.execs.iter().find(|e| e.info.id == exec).and_then(|e| e.running);
                 match (question, id) {
+                    (Question::Signal { number: number @ 1..=64, alone: true, .. }, Some(id)) => {
+                        self.relay.signal_leader(id, number)?;
+                    }
                     (Question::Signal { number: number @ 1..=64, .. }, Some(id)) => {
                         self.relay.signal(id, number)?;
                     }
@@ -361,7 +364,7 @@ impl Holder {
                 self.exec(*exec, descriptors, reply, &by)?;
                 return Ok(None);
             }
-            Question::Signal { exec, number } => self.signal(exec, number)?,
+            Question::Signal { exec, number, .. } => self.signal(exec, number)?,
             Question::Snapshot { name, force } => self.answered(|this| this.snapshot(&name, force, &by))?,
             Question::Restore { name } => self.answered(|this| this.restore(&name, &by))?,
             Question::Begin => self.answered(|this| this.begin_transaction(&by).map(drop))?,

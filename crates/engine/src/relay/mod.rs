@@ -276,8 +276,7 @@ impl Relay {
     pub(crate) fn rest(&mut self, id: ExecId) -> Result<(), EngineError> {
         self.signal(id, Signal::STOP.as_raw() as u8)?;
         self.client.flush()?;
-        // Fails for nobody who sends it to itself.
-        let _ = rustix::process::kill_process(rustix::process::getpid(), Signal::STOP);
+        cofferdam_sys::signal::stop_here();
         self.signal(id, Signal::CONT.as_raw() as u8)
     }
 
