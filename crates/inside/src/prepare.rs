@@ -21,9 +21,9 @@ const OPEN: [&str; 5] = ["home", "root", "mnt", "srv", "var"];
 
 /// Until the last who had a disk has let it go.
 const GONE: Duration = Duration::from_secs(10);
-/// Of the memory that is free, what is left alone, and the most that is not.
+/// Of the memory that is free, what is left alone, and the most that is not: what was used lately is given out first.
 const SPARED: usize = 64 << 20;
-const BLANKED: usize = 2 << 30;
+const BLANKED: usize = 256 << 20;
 const CHUNK: usize = 32 << 20;
 const PAGE: usize = 4096;
 
