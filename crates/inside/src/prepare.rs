@@ -173,6 +173,25 @@ pub(crate) fn places() -> io::Result<()> {
     Ok(())
 }
 
+/// What a kernel does now and then, whoever uses it: a copy would do it just when it is waited for.
+const CALM: [(&str, &str); 2] = [("vm/stat_interval", "60"), ("vm/compaction_proactiveness", "0")];
+
+/// Has it done less often.
+pub(crate) fn calm() {
+    for (name, value) in CALM {
+        // A kernel that does not know of it does not do it.
+        let _ = fs::write(Path::new("/proc/sys").join(name), value);
+    }
+}
+
+/// Has the kernel know what is in a directory in which programs are looked for, on whichever disk it is.
+pub(crate) fn look_into(dir: &Path) {
+    let on_disk = place_of(PROGRAMS).join(dir.strip_prefix("/").unwrap_or(dir));
+    for dir in [dir, &on_disk] {
+        fs::read_dir(dir).into_iter().flatten().for_each(drop);
+    }
+}
+
 /// Fills what memory is free with zeros, but for a rest, and gives it back.
 pub(crate) fn blank() {
     let mut taken = Vec::new();

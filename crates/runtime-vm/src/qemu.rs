@@ -188,7 +188,12 @@ impl Vmm for Qemu {
     }
 
     fn load(&mut self, _: &mut Machine, state: &File) -> io::Result<()> {
+        let role = self.role;
         let monitor = self.monitor()?;
+        if role == Role::Taking {
+            // Its memory is there already, as that of a copy is; a copy was told so when it was greeted.
+            monitor.ask("migrate-set-capabilities", json!({ "capabilities": ignore_shared() }))?;
+        }
         let then = [("migrate-incoming", json!({ "uri": "fd:state" })), ("query-migrate", Value::Null)];
         let [_, now] = monitor.give_and_ask("state", state.as_fd(), then)?;
         monitor.migrated_from(now, Instant::now() + PATIENCE)?;
