@@ -21,9 +21,9 @@ const OPEN: [&str; 5] = ["home", "root", "mnt", "srv", "var"];
 
 /// Until the last who had a disk has let it go.
 const GONE: Duration = Duration::from_secs(10);
-/// Of the memory that is free, what is left alone, and the most that is not.
+/// Of the memory that is free, what is left alone, and the most that is not: what was used lately is given out first.
 const SPARED: usize = 64 << 20;
-const BLANKED: usize = 2 << 30;
+const BLANKED: usize = 256 << 20;
 const CHUNK: usize = 32 << 20;
 const PAGE: usize = 4096;
 
@@ -171,6 +171,25 @@ pub(crate) fn places() -> io::Result<()> {
         device(disk)?;
     }
     Ok(())
+}
+
+/// What a kernel does now and then, whoever uses it: a copy would do it just when it is waited for.
+const CALM: [(&str, &str); 2] = [("vm/stat_interval", "60"), ("vm/compaction_proactiveness", "0")];
+
+/// Has it done less often.
+pub(crate) fn calm() {
+    for (name, value) in CALM {
+        // A kernel that does not know of it does not do it.
+        let _ = fs::write(Path::new("/proc/sys").join(name), value);
+    }
+}
+
+/// Has the kernel know what is in a directory in which programs are looked for, on whichever disk it is.
+pub(crate) fn look_into(dir: &Path) {
+    let on_disk = place_of(PROGRAMS).join(dir.strip_prefix("/").unwrap_or(dir));
+    for dir in [dir, &on_disk] {
+        fs::read_dir(dir).into_iter().flatten().for_each(drop);
+    }
 }
 
 /// Fills what memory is free with zeros, but for a rest, and gives it back.

@@ -266,6 +266,10 @@ impl Inside {
                 let files = self.files(&make.files)?;
                 self.make(*make, files)
             }
+            Ask::LookInto { path } => {
+                path.iter().for_each(|dir| prepare::look_into(dir.as_path()));
+                Tell::Done
+            }
             Ask::Counters => {
                 Tell::Counters(self.made.as_ref().map(|here| here.sandbox.counters()).unwrap_or_default())
             }
@@ -318,6 +322,7 @@ impl Inside {
             // Mounted before anything is begun, so that all of them have it.
             prepare::layers(Path::new(LAYERS), room)?;
             prepare::places()?;
+            prepare::calm();
             std::fs::create_dir_all(home)?;
             git.map_or(Ok(()), |git| std::fs::write(home.join(".gitconfig"), git))
         };

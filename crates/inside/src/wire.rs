@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use std::io::{self, Read, Write};
 
 /// Of both sides, which come from one program.
-pub const VERSION: u32 = 3;
+pub const VERSION: u32 = 4;
 /// Of one frame from inside: the text of a difference is the longest.
 pub const FROM_INSIDE: u32 = 4 << 20;
 /// Of one frame from the host, which carries the files that are shown.
@@ -36,6 +36,10 @@ pub enum Ask {
     Rehearse(Box<Make>),
     /// Make the inside. The contents of its files follow as pieces.
     Make(Box<Make>),
+    /// Look into the directories in which programs are looked for, so that a copy need not read them.
+    LookInto {
+        path: Vec<RawPath>,
+    },
     Counters,
     Occupied,
     /// What time it is, after a while in which the machine stood still.

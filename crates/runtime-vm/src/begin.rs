@@ -12,15 +12,17 @@ use crate::machine::Machine;
 use crate::nbd::Disks;
 use crate::pending::{Found, Pending};
 use crate::sandbox::{Stuff, VmSandbox};
-use crate::session::{self, Session};
+use crate::session;
 use crate::snapshot::{self, Snapshot};
+use crate::start::Shape;
 use crate::template::{Parts, Template};
 use crate::vmm::Vmm;
-use cofferdam_inside::wire::{Ask, Tell};
+use cofferdam_inside::wire::{Ask, Made, Tell};
 use cofferdam_inside::{PROGRAMS, SESSION};
-use cofferdam_model::Profile;
+use cofferdam_model::{Profile, RawPath};
 use cofferdam_runtime::{Begun, Network, RuntimeError, Sandbox, SandboxSpec};
 use cofferdam_runtime_process::{Look, look};
+use std::io;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -32,11 +34,21 @@ pub(crate) struct Beginning {
     spec: SandboxSpec,
     parts: Parts,
     template: Template,
-    /// It is a copy of this, and not of a template.
-    of: Option<Snapshot>,
+    of: Of,
+    /// What is on its disks, where that is known before it is begun.
+    given: Option<Given>,
     stage: Stage,
     disks: Disks,
     pending: Pending,
+}
+
+/// What it is a copy of.
+enum Of {
+    /// A template. How many of its kind begin is counted.
+    Template(Option<Shape>),
+    /// A machine that stands where sessions of its kind begin, which has said this of its inside.
+    Start(Box<Made>),
+    Snapshot(Box<Snapshot>),
 }
 
 enum Stage {
@@ -56,29 +68,49 @@ pub(crate) fn begin(
 ) -> Result<Beginning, RuntimeError> {
     let disks = Disks::default();
     let kept = spec.base.layers.first().filter(|layer| snapshot::is_there(layer));
+    let mut given = None;
     let (template, of, pending) = match kept {
         None => {
-            let (template, pending) = parts.template(&spec, look, sure)?;
-            (template, None, pending)
+            let (template, mut pending) = parts.template(&spec, look, sure)?;
+            let mut shape = Shape::of(&parts, &template, &spec, look);
+            let mut found = None;
+            if let Some(shape) = shape.as_mut().filter(|shape| shape.is_frequent()) {
+                let listed = Listed::new(&parts, &spec, look, sure)?;
+                pending.add(listed.programs.look(true));
+                let on = listed.put(&disks)?;
+                found = shape.find((&parts, &template), (&spec, look), (&on, &disks));
+                given = Some(on);
+            }
+            match found {
+                Some((template, made)) => (template, Of::Start(Box::new(made)), pending),
+                None => (template, Of::Template(shape), pending),
+            }
         }
         Some(dir) => {
             let (template, snapshot) = snapshot::open(dir, &parts)?;
             parts.size = template.manifest.size;
             snapshot::put(dir, &disks)?;
-            (template, Some(snapshot), Pending::default())
+            (template, Of::Snapshot(Box::new(snapshot)), Pending::default())
         }
     };
     let doors = spec.network == Network::Doors;
     let dir = parts.dir.join("run").join(spec.id.as_str());
     let stage = Stage::Copied(Box::new(template.copy(&parts, &spec, &dir, doors, &disks)?));
-    Ok(Beginning { spec, parts, template, of, stage, disks, pending })
+    Ok(Beginning { spec, parts, template, of, given, stage, disks, pending })
 }
 
-/// What is on the session's disks, and where its programs are shown.
+/// What is to be on the session's disks.
 struct Listed {
-    session: Session,
+    session: session::Session,
     programs: listing::Listed,
     programs_at: Vec<PathBuf>,
+}
+
+/// What is on the session's disks: where it is shown, and which it is.
+pub(crate) struct Given {
+    pub(crate) show: Vec<RawPath>,
+    pub(crate) programs_at: Vec<PathBuf>,
+    pub(crate) content: String,
 }
 
 impl Listed {
@@ -86,34 +118,34 @@ impl Listed {
         let (programs, programs_at) = listing::programs(&parts.dir, look, sure)?;
         Ok(Self { session: session::disk(spec, look)?, programs, programs_at })
     }
+
+    /// Puts it there.
+    fn put(self, disks: &Disks) -> Result<Given, RuntimeError> {
+        let Self { session, programs, programs_at } = self;
+        let digest = session.disk.digest().map_err(RuntimeError::io("list the work dir"))?;
+        let list = Kept::open(&programs.path).map_err(RuntimeError::io("open the list of programs"))?;
+        disks.session.put(session.disk);
+        disks.programs.put(list);
+        Ok(Given { show: session.show, programs_at, content: format!("{digest}-{}", programs.digest) })
+    }
 }
 
-/// Puts them on a machine's disks.
-fn put(
-    listed: Listed,
-    disks: &Disks,
-    parts: &Parts,
-    machine: &Machine,
-    vmm: &mut dyn Vmm,
-) -> Result<(Vec<cofferdam_model::RawPath>, Vec<PathBuf>), RuntimeError> {
-    disks.session.put(listed.session.disk);
-    let programs = Kept::open(&listed.programs.path);
-    disks.programs.put(programs.map_err(RuntimeError::io("open the list of programs"))?);
-    for name in [PROGRAMS, SESSION] {
-        let written = machine.write_disk(name, disks, &parts.images());
-        written
-            .and_then(|()| vmm.exchanged(name))
-            .map_err(RuntimeError::io("put the session's files on the machine's disks"))?;
-    }
-    Ok((listed.session.show, listed.programs_at))
+/// Has a machine that runs see what was put on its disks.
+fn exchange(disks: &Disks, parts: &Parts, machine: &Machine, vmm: &mut dyn Vmm) -> Result<(), RuntimeError> {
+    let exchanged = |name| -> io::Result<()> {
+        machine.write_disk(name, disks, &parts.images())?;
+        vmm.exchanged(name)
+    };
+    let all = [PROGRAMS, SESSION].into_iter().try_for_each(exchanged);
+    all.map_err(RuntimeError::io("put the session's files on the machine's disks"))
 }
 
 impl Beginning {
     /// Nothing where what is shown of the host is not what it was: then another is to be made.
     fn finish(self, sure: bool) -> Result<Option<Box<dyn Sandbox>>, RuntimeError> {
-        let Self { spec, parts, template, of, stage, disks, mut pending } = self;
+        let Self { spec, parts, template, of, given, stage, disks, mut pending } = self;
         let look = look(&spec)?;
-        let made = stand(Stood { spec, parts, template, of, stage, disks, look, sure }, &mut pending);
+        let made = stand(Stood { spec, parts, template, of, given, stage, disks, look, sure }, &mut pending);
         match (pending.finish(), made) {
             // Whatever else went wrong may have come of this.
             (Found::Bad(error), _) => Err(error),
@@ -136,7 +168,8 @@ impl Beginning {
             (Found::Good, restored) => restored?,
         };
         let listed = Listed::new(&self.parts, stand_in, look, true)?;
-        let (show, programs_at) = put(listed, &self.disks, &self.parts, &machine, vmm.as_mut())?;
+        let Given { show, programs_at, .. } = listed.put(&self.disks)?;
+        exchange(&self.disks, &self.parts, &machine, vmm.as_mut())?;
         let asked = Asked { spec: stand_in, look, size: self.template.manifest.size };
         let ask = Ask::Rehearse(Box::new(asked.make(show, &programs_at, Vec::new())?));
         let house = machine.house.try_clone().and_then(House::new);
@@ -160,8 +193,8 @@ impl Begun for Beginning {
         };
         let size = crate::size(&spec.limits, self.parts.accelerator);
         let kept = spec.base.layers.first().is_some_and(|layer| snapshot::is_there(layer));
-        if kind(&spec) != kind(&self.spec) || size != self.template.manifest.size || kept || self.of.is_some()
-        {
+        let is_template = matches!(self.of, Of::Template(_)) && self.given.is_none();
+        if kind(&spec) != kind(&self.spec) || size != self.template.manifest.size || kept || !is_template {
             let what = "it was prepared for another kind of session";
             return Err(refused(what, "make one from nothing"));
         }
@@ -208,7 +241,8 @@ struct Stood {
     spec: SandboxSpec,
     parts: Parts,
     template: Template,
-    of: Option<Snapshot>,
+    of: Of,
+    given: Option<Given>,
     stage: Stage,
     disks: Disks,
     look: Look,
@@ -216,9 +250,10 @@ struct Stood {
 }
 
 fn stand(stood: Stood, pending: &mut Pending) -> Result<VmSandbox, RuntimeError> {
-    let Stood { spec, parts, template, of, stage, disks, look, sure } = stood;
+    let Stood { spec, parts, template, of, given, stage, disks, look, sure } = stood;
+    let is_listed = given.is_some() || !matches!(of, Of::Template(_));
     // The lists are made while the machine comes to itself.
-    let listed = || of.is_none().then(|| Listed::new(&parts, &spec, &look, sure)).transpose();
+    let listed = || (!is_listed).then(|| Listed::new(&parts, &spec, &look, sure)).transpose();
     let (listed, restored) = std::thread::scope(|scope| {
         let listed = scope.spawn(listed);
         let restored = match stage {
@@ -234,22 +269,28 @@ fn stand(stood: Stood, pending: &mut Pending) -> Result<VmSandbox, RuntimeError>
     });
     let ((machine, mut vmm), listed) = (restored?, listed?);
     let given = match listed {
-        None => None,
+        None => given,
         Some(listed) => {
             let mut looks = Pending::default();
             looks.add(listed.programs.look(true));
             looks.start().map_err(RuntimeError::io("look at the list of programs"))?;
             pending.join(looks);
-            Some(put(listed, &disks, &parts, &machine, vmm.as_mut())?)
+            let given = listed.put(&disks)?;
+            exchange(&disks, &parts, &machine, vmm.as_mut())?;
+            Some(given)
         }
     };
     let without = parts.without.clone();
     let stuff = Stuff { parts, spec, look, template, disks };
     let mut sandbox = VmSandbox::new(stuff, machine, vmm)?;
     match (of, given) {
-        (Some(snapshot), _) => sandbox.revive(snapshot)?,
-        (None, Some((show, programs_at))) => sandbox.make(show, &programs_at, without)?,
-        (None, None) => {}
+        (Of::Snapshot(snapshot), _) => sandbox.revive(snapshot.made, snapshot.depth)?,
+        (Of::Start(made), _) => sandbox.revive(*made, 0)?,
+        (Of::Template(shape), Some(given)) => {
+            sandbox.make(given.show, &given.programs_at, without)?;
+            shape.into_iter().for_each(|shape| shape.count(&given.content));
+        }
+        (Of::Template(_), None) => return Err(refused("nothing is on the machine's disks", "report this")),
     }
     Ok(sandbox)
 }

@@ -104,18 +104,21 @@ fn discard(channel: &UnixStream, search: &mut Search) -> io::Result<bool> {
     Ok(after.is_some())
 }
 
-/// Says the first word to a guest that has spoken to others, and waits until what it said to them is over.
-pub(crate) fn begin_anew(
+/// Says the first word to a guest that may have spoken to others.
+pub(crate) fn hail(channel: &UnixStream, hello: &[u8]) -> io::Result<()> {
+    let mut to = channel.try_clone()?;
+    to.set_nonblocking(false)?;
+    to.write_all(hello)
+}
+
+/// Waits until what it said to them is over.
+pub(crate) fn begun_anew(
     channel: &UnixStream,
-    hello: &[u8],
     mark: Mark,
     patience: Duration,
     ended: BorrowedFd<'_>,
 ) -> io::Result<()> {
     let until = Instant::now() + patience;
-    let mut to = channel.try_clone()?;
-    to.set_nonblocking(false)?;
-    to.write_all(hello)?;
     let mut search = mark.search();
     loop {
         match readable(&[channel.as_fd(), ended], until)? {

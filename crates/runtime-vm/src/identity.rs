@@ -10,6 +10,9 @@ fn draw(bytes: &mut [u8]) -> Result<(), RuntimeError> {
     drawn.map(drop).map_err(|errno| RuntimeError::io("draw random bytes")(errno.into()))
 }
 
+/// For who has no clock.
+pub(crate) const EPOCH: Clock = Clock { seconds: 0, nanos: 0 };
+
 pub(crate) fn clock() -> Clock {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     Clock { seconds: now.as_secs().cast_signed(), nanos: now.subsec_nanos() }

@@ -32,6 +32,7 @@ mod sandbox;
 mod session;
 mod snapshot;
 mod sound;
+mod start;
 mod template;
 mod vigil;
 mod vmm;

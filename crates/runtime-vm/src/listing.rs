@@ -23,6 +23,11 @@ pub(crate) struct Listed {
 }
 
 impl Listed {
+    /// Whether it was found to hold.
+    pub(crate) const fn is_sure(&self) -> bool {
+        self.seen.is_none()
+    }
+
     /// What is left to be found out about it: whether it holds, and, where that is asked for, whether it is what was written.
     pub(crate) fn look(&self, whole: bool) -> impl FnOnce() -> Found + Send + use<> {
         let (path, seen) = (self.path.clone(), self.seen.clone());
@@ -53,7 +58,7 @@ fn kept(
     sure: bool,
     make: impl FnOnce() -> Result<Tree, RuntimeError>,
 ) -> Result<Listed, RuntimeError> {
-    let (vm, dir) = (dir, dir.join(name));
+    let dir = dir.join(name);
     let found = |sure: bool| {
         let known =
             fs::read_to_string(dir.join("digest")).ok().filter(|digest| dir.join(digest).is_file())?;
@@ -69,9 +74,9 @@ fn kept(
     if let Some(listed) = found(sure) {
         return Ok(listed);
     }
-    // Also other threads of this process make it.
-    make_dir(vm)?;
-    let _lock = Lock::take(vm).map_err(RuntimeError::io("wait for our turn"))?;
+    // Also other threads of this process make it. Whoever boots a machine meanwhile holds up none of them.
+    make_dir(&dir)?;
+    let _lock = Lock::take(&dir).map_err(RuntimeError::io("wait for our turn"))?;
     if let Some(listed) = found(true) {
         return Ok(listed);
     }
@@ -79,7 +84,6 @@ fn kept(
     let image = Image::of(&tree)
         .ok_or_else(|| refused(format!("the {name} has too many files for an image"), "use another tier"))?;
     let digest = short(image.digest());
-    make_dir(&dir)?;
     let write = |name: &str, bytes: &dyn Fn(&mut File) -> io::Result<()>| -> io::Result<()> {
         let making = dir.join(format!("{name}.{}", std::process::id()));
         bytes(&mut File::create(&making)?)?;

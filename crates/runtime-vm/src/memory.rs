@@ -69,6 +69,29 @@ pub(crate) struct Known {
     pub(crate) sum: u32,
 }
 
+/// Writes memory down that can be made again: nobody waits for the disk, and decay is seen by the sum, which is given back.
+pub(crate) fn put_down(memory: &File, path: &Path, size: u64) -> io::Result<u32> {
+    let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
+    file.set_len(size)?;
+    let mut sum = crc32fast::Hasher::new();
+    pages(memory, size, |at, page| {
+        sum.update(&at.to_le_bytes());
+        sum.update(page);
+        file.write_all_at(page, at)
+    })?;
+    Ok(sum.finalize())
+}
+
+/// Memory of its own for a machine, with what is written at a place, if that is what was written.
+pub(crate) fn copied(path: &Path, size: u64, known: u32) -> io::Result<File> {
+    let (from, memory) = (File::open(path)?, own(size)?);
+    parts(&from, size, |at, end| copy(&from, &memory, at, end))?;
+    match sum(&memory)? == known {
+        true => Ok(memory),
+        false => Err(damaged("its memory is not what was written")),
+    }
+}
+
 /// Writes memory down. What is nothing but zeros becomes a hole.
 pub(crate) fn keep(memory: &File, path: &Path, size: u64) -> io::Result<Known> {
     let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;

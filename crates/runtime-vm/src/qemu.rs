@@ -188,7 +188,12 @@ impl Vmm for Qemu {
     }
 
     fn load(&mut self, _: &mut Machine, state: &File) -> io::Result<()> {
+        let role = self.role;
         let monitor = self.monitor()?;
+        if role == Role::Taking {
+            // Its memory is there already, as that of a copy is; a copy was told so when it was greeted.
+            monitor.ask("migrate-set-capabilities", json!({ "capabilities": ignore_shared() }))?;
+        }
         let then = [("migrate-incoming", json!({ "uri": "fd:state" })), ("query-migrate", Value::Null)];
         let [_, now] = monitor.give_and_ask("state", state.as_fd(), then)?;
         monitor.migrated_from(now, Instant::now() + PATIENCE)?;
@@ -305,12 +310,13 @@ pub(crate) fn version(path: &Path) -> Result<String, RuntimeError> {
 }
 
 /// What the kernel is told. Most of it saves time; without what is said of clocks a kernel on a busy host may wait
-/// for ever for one that it measures itself.
+/// for ever for one that it measures itself. Of its security modules it has those that hold something here: others have no
+/// rules, and would be asked at every file.
 pub(crate) fn command_line(accelerator: Accelerator) -> String {
     let mut line = String::from(
         "console=ttyS0 quiet loglevel=1 panic=-1 reboot=t nokaslr mitigations=off init_on_alloc=0 apparmor=0 \
          selinux=0 audit=0 random.trust_cpu=on cryptomgr.notests rcupdate.rcu_expedited=1 8250.nr_uarts=1 \
-         noreplace-smp i8042.noaux i8042.nomux i8042.nopnp i8042.dumbkbd",
+         noreplace-smp nowatchdog lsm=landlock,yama i8042.noaux i8042.nomux i8042.nopnp i8042.dumbkbd",
     );
     if accelerator == Accelerator::Tcg {
         #[cfg(target_arch = "x86_64")]

@@ -8,7 +8,7 @@ use crate::machine::Machine;
 use crate::nbd::Disks;
 use crate::notes;
 use crate::report;
-use crate::snapshot::{self, Snapshot, Taken, Unquiet};
+use crate::snapshot::{self, Taken, Unquiet};
 use crate::template::{Parts, Template};
 use crate::vmm::{Told, Vmm};
 use cofferdam_guest::wire::{Attach, Kind, put};
@@ -172,25 +172,27 @@ impl VmSandbox {
     }
 
     /// Makes a machine that was kept another one, and has its guest begin anew with us. Commands that ran in it run on,
-    /// and are nobody's.
-    pub(crate) fn revive(&mut self, snapshot: Snapshot) -> Result<(), RuntimeError> {
-        let files = self.spec.files.clone();
-        let ask = Ask::Renew { who: identity::new()?, files: announced(&files) };
-        match self.say_with(&ask, &files).and_then(|()| self.told())? {
+    /// and are nobody's. One that cannot be another is not used.
+    pub(crate) fn revive(&mut self, made: Made, depth: usize) -> Result<(), RuntimeError> {
+        let files = &self.spec.files;
+        let ask = Ask::Renew { who: identity::new()?, files: announced(files) };
+        self.say_with(&ask, files)?;
+        let mark = identity::mark()?;
+        let mut hello = Vec::new();
+        put(&mut hello, Kind::Attach, 0, None, &Attach { mark: mark.0 })
+            .map_err(|error| io("speak to the guest")(io::Error::other(error)))?;
+        let (channel, ended) = (&self.machine.channel, self.machine.ended());
+        house::hail(channel, &hello).map_err(|error| self.lost(&error))?;
+        // Both have to do for a while: what the VMM is can be asked meanwhile.
+        let vmm = self.vmm().told();
+        match self.told()? {
             Tell::Done => {}
             Tell::Refused { what, fix } => return Err(RuntimeError::Refused { what, fix }),
             _ => return Err(self.lost(&io::ErrorKind::InvalidData.into())),
         }
-        let mark = identity::mark()?;
-        let mut hello = Vec::new();
-        let attach = Attach { mark: mark.0 };
-        put(&mut hello, Kind::Attach, 0, None, &attach)
-            .map_err(|error| io("speak to the guest")(io::Error::other(error)))?;
-        let (channel, ended) = (&self.machine.channel, self.machine.ended());
-        house::begin_anew(channel, &hello, mark, PATIENCE, ended).map_err(|error| self.lost(&error))?;
-        self.depth = snapshot.depth;
-        let vmm = self.vmm().told();
-        self.is(snapshot.made, vmm)
+        house::begun_anew(channel, mark, PATIENCE, ended).map_err(|error| self.lost(&error))?;
+        self.depth = depth;
+        self.is(made, vmm)
     }
 
     /// The guest that there is now is to be spoken to.
@@ -462,7 +464,7 @@ impl Sandbox for VmSandbox {
         if let Some(witness) = self.witness.take() {
             self.listen(witness)?;
         }
-        self.revive(snapshot)
+        self.revive(snapshot.made, snapshot.depth)
     }
 
     fn keeps_processes(&self) -> bool {

@@ -115,7 +115,8 @@ impl Taken<'_> {
     }
 }
 
-fn stand_in() -> Result<SessionId, RuntimeError> {
+/// Who a machine is that lives for a moment, beside the one it is about.
+pub(crate) fn stand_in() -> Result<SessionId, RuntimeError> {
     let mark = identity::mark()?;
     let random = mark.0.first_chunk().map_or(0, |bytes| u64::from_le_bytes(*bytes));
     Ok(SessionId::new(identity::clock().seconds.unsigned_abs() * 1000, random))

@@ -123,17 +123,18 @@ impl Parts {
         sure: bool,
     ) -> Result<(Template, Pending), RuntimeError> {
         make_dir(&self.dir)?;
-        let kernel = self.unpacked()?;
-        if !sure {
-            let listed = listing::system(&self.dir, look, false)?;
+        let (kernel, listed) = beside(|| self.unpacked(), || listing::system(&self.dir, look, sure));
+        let (kernel, mut listed) = (kernel?, listed?);
+        if !listed.is_sure() {
             let dir = self.place_of(spec, look, &kernel, &listed.digest)?;
             if let Some(found) = self.found(&dir, &listed.path) {
                 let mut pending = Pending::default();
                 pending.add(listed.look(false));
                 return Ok((found, pending));
             }
+            listed = listing::system(&self.dir, look, true)?;
         }
-        let Listed { path: system, digest, .. } = listing::system(&self.dir, look, true)?;
+        let Listed { path: system, digest, .. } = listed;
         let dir = self.place_of(spec, look, &kernel, &digest)?;
         if let Some(found) = self.found(&dir, &system) {
             return Ok((found, Pending::default()));
@@ -144,7 +145,10 @@ impl Parts {
         }
         let git = look.git_identity();
         let making = Making { spec, git, system: &system, digest: &digest, kernel: &kernel };
-        Ok((self.make(&making, &dir)?, Pending::default()))
+        // Whoever waits for the first machine needs the list of programs next.
+        let list = || listing::programs(&self.dir, look, true).map(drop);
+        let (made, _) = beside(|| self.make(&making, &dir), list);
+        Ok((made?, Pending::default()))
     }
 
     /// Where a template of these is kept.
@@ -202,8 +206,9 @@ impl Parts {
         let mut key = cofferdam_seal::Hasher::new();
         key.update(self.kernel.image.to_string_lossy().as_bytes());
         key.update(format!("{:?} {:?}", stamp(&self.kernel.image), self.kernel.modules).as_bytes());
+        // Every run asks this, and it only tells our own builds apart: what is unpacked is checked by digest when it is booted.
         for program in [guest_program(), inside_program()] {
-            key.update(cofferdam_seal::digest(program).as_bytes());
+            key.update(format!("{} {:08x}\n", program.len(), crc32fast::hash(program)).as_bytes());
         }
         let dir = self.dir.join("kernels").join(short(key.finish()));
         let there = || dir.join("initrd").is_file() && dir.join("vmlinux").is_file();
@@ -284,7 +289,7 @@ impl Parts {
         })?;
         let _ = machine.end();
         drop(machine);
-        let kept = memory::keep(&memory, &dir.join("ram"), self.size.memory)
+        let sum = memory::put_down(&memory, &dir.join("ram"), self.size.memory)
             .map_err(io("keep the machine's memory"))?;
         let state = fs::read(dir.join("state")).map_err(io("keep the machine's state"))?;
         let manifest = Manifest {
@@ -298,7 +303,7 @@ impl Parts {
             system: making.digest.to_owned(),
             state: cofferdam_seal::digest(&state).to_string(),
             memory: stamp(&dir.join("ram")).unwrap_or_default(),
-            sum: kept.sum,
+            sum,
             boot_ms: began.elapsed().as_millis() as u64,
         };
         let text =
@@ -321,6 +326,19 @@ impl Parts {
     }
 }
 
+/// Does both at the same time.
+fn beside<A, B: Send>(
+    one: impl FnOnce() -> A,
+    other: impl FnOnce() -> Result<B, RuntimeError> + Send,
+) -> (A, Result<B, RuntimeError>) {
+    std::thread::scope(|scope| {
+        let other = scope.spawn(other);
+        let one = one();
+        let gone = |_| Err(refused("the host's files were not listed", "report this"));
+        (one, other.join().unwrap_or_else(gone))
+    })
+}
+
 /// What an unpacked kernel is, and what it starts with.
 fn sums(dir: &Path) -> Result<String, RuntimeError> {
     let sum = |name: &str| fs::read(dir.join(name)).map(|bytes| cofferdam_seal::digest(&bytes).to_string());
@@ -333,7 +351,7 @@ pub(crate) fn short(digest: Digest) -> String {
 }
 
 /// Gives what was made its name. Someone else may have been quicker.
-fn place(making: &Path, dir: &Path) -> Result<(), RuntimeError> {
+pub(crate) fn place(making: &Path, dir: &Path) -> Result<(), RuntimeError> {
     match fs::rename(making, dir) {
         Err(_) if dir.is_dir() => {
             let _ = fs::remove_dir_all(making);

@@ -5,7 +5,8 @@ use crate::site;
 use cofferdam_testkit::Site;
 use serde_json::Value;
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{FileExt, PermissionsExt};
+use std::path::PathBuf;
 
 const POLICY: &str = r#"
 [[rule]]
@@ -163,4 +164,100 @@ fn a_machine_of_firecracker_runs_commands() {
     assert_eq!(monitor["value"]["vmm"], "firecracker");
     let done = machine(&site, "cat made").env("COFFERDAM_VM_VMM", "firecracker").exits(0);
     assert_eq!(done.out(), "new\n", "a second copy of the same machine");
+}
+
+/// Machines that stand where sessions begin.
+fn standing(site: &Site) -> Vec<PathBuf> {
+    let kinds = fs::read_dir(site.state().join("vm/starts")).into_iter().flatten().flatten();
+    kinds.map(|kind| kind.path().join("machine")).filter(|machine| machine.join("ram").is_file()).collect()
+}
+
+/// Files that a session is shown are its own, also in a copy; and a machine that is damaged is named, and not used.
+fn copies_are_shown_their_own(site: &Site) {
+    let policy = site.write("policy.toml", POLICY);
+    let script = "curl -sS -m 20 -o /dev/null -w '%{http_code}\\n' http://denied.example/; \
+                  sha256sum <\"$CURL_CA_BUNDLE\" 2>/dev/null || cat /etc/ssl/certs/ca-certificates.crt | sha256sum";
+    let mut authorities = Vec::new();
+    let before = standing(site).len();
+    let flags = ["--policy", policy.to_str().unwrap(), "--changes", "discard"];
+    for _ in 0..4 {
+        let out = machine(site, script).with(&flags).exits(0).out().to_owned();
+        let (code, authority) = out.split_once('\n').unwrap();
+        assert_eq!(code, "403");
+        assert!(!authorities.contains(&authority.to_owned()), "another's authority: {authority}");
+        authorities.push(authority.to_owned());
+    }
+    assert_eq!(standing(site).len(), before + 1);
+
+    for machine in standing(site) {
+        let ram = machine.join("ram");
+        let file = fs::OpenOptions::new().write(true).open(&ram).unwrap();
+        let time = file.metadata().unwrap().modified().unwrap();
+        file.write_all_at(b"decayed", 64 << 20).unwrap();
+        file.set_modified(time).unwrap();
+    }
+    let done = machine(site, script).with(&flags).exits(125);
+    assert!(done.err().contains("its memory is not what was written"), "{}", done.err());
+    assert!(machine(site, script).with(&flags).exits(0).out().starts_with("403\n"));
+}
+
+#[test]
+fn sessions_that_begin_alike_are_copies_of_a_machine_that_stands_where_they_begin() {
+    let site = site();
+    site.write("kept.txt", "one\n");
+    let script =
+        "cat kept.txt; cat /etc/machine-id; hostname; od -An -tx1 -N16 /dev/urandom; date +%s; echo x >more";
+    let (mut identities, mut reports) = (Vec::new(), Vec::new());
+    let mut run = |expected: &str| {
+        let done = machine(&site, script).with(&["--changes", "discard"]).exits(0);
+        let lines: Vec<String> = done.out().lines().map(str::to_owned).collect();
+        let [kept, machine, host, random, time] = lines.as_slice() else { panic!("{lines:?}") };
+        assert_eq!(kept, expected);
+        let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_secs();
+        assert!(now.abs_diff(time.parse().unwrap()) < 60, "the clock is set: {time} and not {now}");
+        for drawn in [machine, host, random] {
+            assert!(!identities.contains(drawn), "another one has it: {drawn}");
+            identities.push(drawn.clone());
+        }
+        let names = |report: Vec<Value>| -> Vec<(Value, Value)> {
+            report.into_iter().map(|line| (line["name"].clone(), line["status"].clone())).collect()
+        };
+        reports.push(names(report(&site)));
+        assert_eq!(reports.first(), reports.last(), "a copy of it is held by the same");
+        site.call(&["trace", "verify", "latest"]).exits(0);
+    };
+    for _ in 0..2 {
+        run("one");
+        assert!(standing(&site).is_empty(), "two are not many");
+    }
+    run("one");
+    let kept = standing(&site);
+    assert_eq!(kept.len(), 1);
+    run("one");
+    run("one");
+
+    // What is in the work dir is what is there now, and another machine is kept for that.
+    site.write("kept.txt", "two\n");
+    run("two");
+    assert!(standing(&site).is_empty());
+    run("two");
+    run("two");
+    assert_eq!(standing(&site).len(), 1);
+
+    // A session that stays is one of them as well, and can be copied itself; what is changed is carried over as any.
+    let create = ["session", "create", "--isolation", "microvm"];
+    let id = site.call(&create).exits(0).out().trim().to_owned();
+    let exec = |id: &str, script: &str| {
+        site.call(&["session", "exec", id, "--", "sh", "-c", script]).exits(0).out().to_owned()
+    };
+    assert_eq!(exec(&id, "cat kept.txt; echo here >file; cat /etc/machine-id >own; cat file"), "two\nhere\n");
+    let fork = site.call(&["session", "fork", &id]).exits(0).out().trim().to_owned();
+    assert_eq!(exec(&fork, "cat file; cmp -s own /etc/machine-id || echo another"), "here\nanother\n");
+    for id in [&id, &fork] {
+        site.call(&["session", "kill", id, "--changes", "discard"]).exits(0);
+    }
+    assert_eq!(machine(&site, "echo three >kept.txt").exits(0).out(), "");
+    assert_eq!(site.read("kept.txt"), "three\n");
+
+    copies_are_shown_their_own(&site);
 }

@@ -25,9 +25,10 @@ use std::io::Write;
 use std::os::fd::AsFd;
 use std::os::unix::fs::OpenOptionsExt;
 use std::os::unix::net::UnixStream;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{SendError, sync_channel};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::thread::JoinHandle;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 pub(super) const SOCKET: &str = "supervisor.sock";
@@ -312,20 +313,33 @@ impl Supervisor {
             return Err(Reply::Refused(format!("{count} forks at once: between 1 and {FORKS} can be made")));
         }
         let asked = self.mailbox(session)?.fork(count, by)?;
-        let mut made = Vec::with_capacity(count);
-        for _ in 0..count {
-            match self.create(asked.clone()) {
-                Ok(session) => made.push(session),
-                Err(reply) => {
-                    let ending = |session: &SessionId| self.books().sessions.get(session).cloned();
-                    for mailbox in made.iter().filter_map(ending) {
-                        let _ = mailbox.put(Letter::Goodbye);
-                    }
-                    return Err(reply);
+        // What all of them begin with is looked at by the first; the others find it so.
+        let first = self.create(asked.clone())?;
+        let (made, failed) = (Mutex::new(vec![first]), OnceLock::new());
+        let left = AtomicUsize::new(count - 1);
+        let one_less = |left: usize| left.checked_sub(1);
+        let work = || {
+            while failed.get().is_none()
+                && left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_less).is_ok()
+            {
+                match self.create(asked.clone()) {
+                    Ok(session) => made.lock().unwrap_or_else(PoisonError::into_inner).push(session),
+                    Err(reply) => _ = failed.set(reply),
                 }
             }
+        };
+        let at_once = thread::available_parallelism().map_or(1, usize::from).min(count);
+        thread::scope(|scope| {
+            (1..at_once).for_each(|_| _ = scope.spawn(work));
+            work();
+        });
+        let made = made.into_inner().unwrap_or_else(PoisonError::into_inner);
+        let Some(reply) = failed.into_inner() else { return Ok(made) };
+        let ending = |session: &SessionId| self.books().sessions.get(session).cloned();
+        for mailbox in made.iter().filter_map(ending) {
+            let _ = mailbox.put(Letter::Goodbye);
         }
-        Ok(made)
+        Err(reply)
     }
 
     pub(super) fn mailbox(&self, session: &SessionId) -> Result<Mailbox, Reply> {
