@@ -353,6 +353,7 @@ impl Engine {
             require: spec.require.clone(),
             accept: spec.accept.clone(),
             layer: self.home.layer_dir(id),
+            conflicts: self.home.conflicts_dir(),
             base: Default::default(),
             staging,
             // For the whole machine: two state directories must not give out the same ids.

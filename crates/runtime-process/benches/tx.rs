@@ -2,7 +2,7 @@
 //! `tx NAME DIR` makes its own ground in DIR and prints milliseconds. Plain timing, no thresholds.
 
 use cofferdam_model::FileChange;
-use cofferdam_runtime_process::layer::{Began, Layer, Stack, Watch, commit, diff};
+use cofferdam_runtime_process::layer::{Began, Desk, Layer, Stack, Watch, commit, diff};
 use std::error::Error;
 use std::fs;
 use std::io::{self, Write};
@@ -117,7 +117,7 @@ fn ours(
 
 fn kept(ground: &Ground) -> Sample {
     ours(ground, |layer, changes, session| {
-        let done = commit(layer, changes, session, Watch::default())?;
+        let done = commit(layer, changes, Desk { session, conflicts: &session.with_extension("aside") }, Watch::default())?;
         match (done.applied, done.skipped.as_slice()) {
             (1000, []) => Ok(()),
             other => Err(format!("not what was to be kept: {other:?}").into()),

@@ -249,12 +249,17 @@ fn renew(
         whole.in_use = false;
         changes = layer::diff(&whole)?;
     }
-    let committed = layer::commit(&whole, &changes, &m.spec.layer, Watch::default())?;
+    let committed = layer::commit(&whole, &changes, desk(&m.spec), Watch::default())?;
     drop(whole);
     // The work dir has all of it now.
     m.spec.base = Base::default();
     m.began = layer::Began::now();
     begin_layer(m, rooms).map(|()| committed)
+}
+
+/// Where a commit of this session writes.
+pub(crate) fn desk(spec: &SandboxSpec) -> layer::Desk<'_> {
+    layer::Desk { session: &spec.layer, conflicts: &spec.conflicts }
 }
 
 /// Another layer of the session's own, over what lies beneath.

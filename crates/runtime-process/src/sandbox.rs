@@ -152,7 +152,7 @@ impl Sandbox for ProcessSandbox {
         let (refused, skipped): (Vec<&FileChange>, Vec<SkippedChange>) = changes
             .iter()
             .filter_map(|change| Some((change, refuses(change)?)))
-            .map(|(change, reason)| (change, SkippedChange { path: change.path.clone(), reason }))
+            .map(|(change, reason)| (change, SkippedChange::new(change.path.clone(), reason)))
             .unzip();
         let Some(layer) = self.making().layer.as_ref().filter(|_| !refused.is_empty()) else {
             return Ok(skipped);
@@ -170,7 +170,7 @@ impl Sandbox for ProcessSandbox {
     fn commit(&mut self) -> Result<Committed, RuntimeError> {
         let changes = self.changes()?;
         let Some(layer) = &self.making().layer else { return Ok(Committed::default()) };
-        layer::commit(layer, &changes, &self.making().spec.layer, layer::Watch::default())
+        layer::commit(layer, &changes, room::desk(&self.making().spec), layer::Watch::default())
     }
 
     fn is_occupied(&self) -> bool {

@@ -348,7 +348,7 @@ impl Sandbox for VmSandbox {
         let (refused, skipped): (Vec<&FileChange>, Vec<SkippedChange>) = changes
             .iter()
             .filter_map(|change| Some((change, refuses(change)?)))
-            .map(|(change, reason)| (change, SkippedChange { path: change.path.clone(), reason }))
+            .map(|(change, reason)| (change, SkippedChange::new(change.path.clone(), reason)))
             .unzip();
         let Some(layer) = self.layer.as_ref().filter(|_| !refused.is_empty()) else { return Ok(skipped) };
         layer::withhold(layer, &refused)?;
@@ -364,7 +364,8 @@ impl Sandbox for VmSandbox {
     fn commit(&mut self) -> Result<Committed, RuntimeError> {
         let changes = self.changes()?;
         let Some(layer) = &self.layer else { return Ok(Committed::default()) };
-        layer::commit(layer, &changes, &self.spec.layer, layer::Watch::default())
+        let desk = layer::Desk { session: &self.spec.layer, conflicts: &self.spec.conflicts };
+        layer::commit(layer, &changes, desk, layer::Watch::default())
     }
 
     fn is_occupied(&self) -> bool {

@@ -50,6 +50,8 @@ pub struct SandboxSpec {
     pub accept: Vec<Weakness>,
     /// A directory of our own for this session's writable layer; made and removed by the tier.
     pub layer: PathBuf,
+    /// Where what a commit leaves out is kept, a directory for each commit.
+    pub conflicts: PathBuf,
     /// What lies between it and the work dir.
     pub base: Base,
     /// A directory of our own with empty directories `root`, `scratch` and `lower`, where a new root is put together.
@@ -183,6 +185,8 @@ pub struct Finished {
 pub struct Committed {
     pub applied: u64,
     pub skipped: Vec<SkippedChange>,
+    /// What the inside's versions of those are kept under.
+    pub aside: Option<String>,
 }
 
 pub trait Backend {

@@ -105,7 +105,7 @@ impl Sandbox for FakeSandbox {
     }
 
     fn commit(&mut self) -> Result<Committed, RuntimeError> {
-        Ok(Committed { applied: self.changes.len() as u64, skipped: Vec::new() })
+        Ok(Committed { applied: self.changes.len() as u64, skipped: Vec::new(), aside: None })
     }
 
     fn is_occupied(&self) -> bool {

@@ -2,6 +2,7 @@
 //! before, and touches nothing that is not what the plan saw there. Only what cannot be mended by waiting is
 //! passed over, and named; anything else stops, and the journal stays for the next start.
 
+use super::aside::Aside;
 use super::attributes;
 use super::commit::{Moment, Watch};
 use super::copy::times;
@@ -56,6 +57,7 @@ fn is_lasting(errno: Errno) -> bool {
 pub(super) fn apply(
     steps: &[Step],
     places: &mut Places,
+    aside: &mut Aside<'_>,
     watch: Watch<'_>,
 ) -> Result<Vec<SkippedChange>, Errno> {
     let mut skipped = Vec::new();
@@ -67,9 +69,34 @@ pub(super) fn apply(
             Err(Left::Errno(errno)) if is_lasting(errno) => format!("cannot be put in place: {errno}"),
             Err(Left::Errno(errno)) => return Err(errno),
         };
-        skipped.push(SkippedChange { path: step.path().clone(), reason });
+        let kept = put_aside(step, places, aside, &reason)?;
+        skipped.push(SkippedChange { path: step.path().clone(), reason, aside: kept });
     }
+    aside.sync(watch)?;
     Ok(skipped)
+}
+
+/// Keeps what was to be placed and cannot be, before the staging directory goes.
+fn put_aside(
+    step: &Step,
+    places: &mut Places,
+    aside: &mut Aside<'_>,
+    reason: &str,
+) -> Result<bool, Errno> {
+    let Step::Place { path, from, new, .. } = step else { return Ok(false) };
+    let path = path.as_path();
+    let waits = match (from, &mut places.upper) {
+        (Source::Staged(slot), _) => places.staging.spot(Path::new(&slot.to_string())),
+        (Source::Layer, Some(upper)) => upper.spot(path),
+        (Source::Layer, None) => return Ok(false),
+    };
+    match waits {
+        // What was there before has come back to where the new one waited.
+        Ok(spot) if spot.stat()?.is_none_or(|stat| stat.st_ino != *new) => Ok(false),
+        Ok(spot) => aside.keep(&spot, path, (None, reason), true),
+        Err(errno) if is_lasting(errno) => Ok(false),
+        Err(errno) => Err(errno),
+    }
 }
 
 fn one(step: &Step, places: &mut Places) -> Result<(), Left> {

@@ -7,6 +7,7 @@
 //!   staging/   new content, and afterwards the old, if this is the work dir's file system
 //! ```
 
+use super::aside::Site;
 use super::attributes::Attributes;
 use super::{OPEN_DIR, io};
 use cofferdam_model::{Digest, RawPath};
@@ -34,6 +35,9 @@ pub(super) struct Head {
     /// The work dir's own number: another directory at its path is not it.
     pub(super) inode: u64,
     pub(super) staging: Staging,
+    /// Where what is left out is kept.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) aside: Option<Site>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -242,7 +246,7 @@ pub(super) fn pending(path: &Path) -> Option<Head> {
 
 impl Head {
     pub(super) fn new(workdir: &Path, inode: u64, staging: Staging) -> Self {
-        Self { version: VERSION, workdir: RawPath::from(workdir), inode, staging }
+        Self { version: VERSION, workdir: RawPath::from(workdir), inode, staging, aside: None }
     }
 }
 

@@ -3,6 +3,7 @@
 //! the rest is staged and becomes one list of renames.
 
 use super::apply::may_write;
+use super::aside::Aside;
 use super::commit::{Moment, Watch};
 use super::copy::kept;
 use super::cursor::Cursor;
@@ -33,11 +34,15 @@ impl From<Errno> for Halt {
 }
 
 fn skip(path: &Path, reason: impl Into<String>) -> Halt {
-    Halt::Skip(vec![SkippedChange { path: RawPath::from(path), reason: reason.into() }])
+    Halt::Skip(vec![SkippedChange::new(path, reason)])
 }
 
 /// A machine that lacks something lacks it for all; else it is this path's own trouble.
 fn trouble(path: &Path, doing: &str, errno: Errno) -> Halt {
+    if is_lack(errno) { Halt::Stop(errno) } else { skip(path, format!("{doing}: {errno}")) }
+}
+
+fn is_lack(errno: Errno) -> bool {
     const LACK: &[Errno] = &[
         Errno::NOSPC,
         Errno::DQUOT,
@@ -49,7 +54,7 @@ fn trouble(path: &Path, doing: &str, errno: Errno) -> Halt {
         Errno::FBIG,
         Errno::INTR,
     ];
-    if LACK.contains(&errno) { Halt::Stop(errno) } else { skip(path, format!("{doing}: {errno}")) }
+    LACK.contains(&errno)
 }
 
 /// What a directory that is there already becomes.
@@ -65,6 +70,8 @@ pub(super) struct Plan<'a> {
     /// The work dir itself, before anything was staged in it.
     top: Stat,
     stage: Stage,
+    /// What is left out of it.
+    pub(super) aside: Aside<'a>,
     line: (i64, u32),
     /// Directories that must be opened to us first.
     openings: Vec<Step>,
@@ -90,7 +97,7 @@ impl<'a> Plan<'a> {
     pub(super) fn new(
         layer: &'a Layer,
         (work, top): (Cursor, Stat),
-        stage: Stage,
+        (stage, aside): (Stage, Aside<'a>),
         changes: &[FileChange],
     ) -> Self {
         let deletes = |change: &FileChange| matches!(change.op, ChangeOp::Deleted | ChangeOp::Renamed);
@@ -99,6 +106,7 @@ impl<'a> Plan<'a> {
             work,
             top,
             stage,
+            aside,
             line: layer.began.line(),
             openings: Vec::new(),
             steps: Vec::new(),
@@ -121,7 +129,10 @@ impl<'a> Plan<'a> {
             let done = watch.at(Moment::Stage).map_err(Halt::Stop).and_then(|()| self.change(change));
             match done {
                 Ok(()) => self.applied += 1,
-                Err(Halt::Skip(skipped)) => self.skipped.extend(skipped),
+                Err(Halt::Skip(skipped)) => {
+                    let skipped = self.put_aside(change, skipped).map_err(|errno| (path.to_owned(), errno))?;
+                    self.skipped.extend(skipped);
+                }
                 Err(Halt::Stop(errno)) => return Err((path.to_owned(), errno)),
             }
         }
@@ -134,6 +145,24 @@ impl<'a> Plan<'a> {
         }
         self.stage.close().map_err(|errno| (PathBuf::new(), errno))?;
         Ok(self)
+    }
+
+    /// Keeps the inside's version of what is left out. Of what it deleted there is none.
+    fn put_aside(
+        &mut self,
+        change: &FileChange,
+        mut skipped: Vec<SkippedChange>,
+    ) -> Result<Vec<SkippedChange>, Errno> {
+        let left_out = skipped.iter_mut().find(|skipped| skipped.path == change.path);
+        let Some(left_out) = left_out.filter(|_| change.op != ChangeOp::Deleted) else { return Ok(skipped) };
+        let path = change.path.as_path();
+        let told = (change.mode, left_out.reason.as_str());
+        match self.stage.upper.spot(path).and_then(|spot| self.aside.keep(&spot, path, told, false)) {
+            Ok(kept) => left_out.aside = kept,
+            Err(errno) if is_lack(errno) => return Err(errno),
+            Err(errno) => left_out.reason.push_str(&format!("; and its version cannot be kept: {errno}")),
+        }
+        Ok(skipped)
     }
 
     fn change(&mut self, change: &FileChange) -> Result<(), Halt> {
@@ -200,10 +229,7 @@ impl<'a> Plan<'a> {
             return self.open_up(path);
         }
         let mut kept = survey.kept;
-        kept.push(SkippedChange {
-            path: RawPath::from(path),
-            reason: "the directory in its place holds what cannot be deleted".into(),
-        });
+        kept.push(SkippedChange::new(path, "the directory in its place holds what cannot be deleted"));
         Err(Halt::Skip(kept))
     }
 

@@ -2,6 +2,7 @@
 //! undecided, what was staged for it goes and the work dir was never touched.
 
 use super::apply::{self, Places};
+use super::aside::{Aside, Site};
 use super::commit::{Watch, find_work, sweep};
 use super::cursor::Cursor;
 use super::journal::{self, Head, Ledger, Step};
@@ -38,7 +39,10 @@ pub fn recover(dir: &Path, watch: Watch<'_>) -> Result<Recovered, RuntimeError> 
     };
     let work = find_work(&head).map_err(failed())?;
     let recovered = match (steps, &work) {
-        (None, _) => Recovered::Dropped,
+        (None, _) => {
+            head.aside.iter().try_for_each(Site::sweep).map_err(failed())?;
+            Recovered::Dropped
+        }
         (Some(_), None) => {
             return Err(RuntimeError::Refused {
                 what: format!("a commit to {} was interrupted, and that directory is gone", head.workdir),
@@ -73,8 +77,10 @@ fn carry_out(
         Err(errno) => return Err(errno),
     };
     let mut places = Places { work: Cursor::new(work)?, staging: Cursor::new(staging.as_fd())?, upper };
-    let skipped = apply::apply(steps, &mut places, watch)?;
+    let mut aside = Aside::of(head);
+    let skipped = apply::apply(steps, &mut places, &mut aside, watch)?;
     apply::sync(steps, &mut places, false)?;
+    aside.publish(watch)?;
     Ok(skipped)
 }
 

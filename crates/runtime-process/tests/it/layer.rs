@@ -380,7 +380,7 @@ fn a_full_disk_changes_nothing() {
         fs::write(at.join("large"), vec![7; 2 << 20]).unwrap();
     });
     let watch = cofferdam_runtime_process::layer::Watch::default();
-    let error = cofferdam_runtime_process::layer::commit(&layer, &changes, &ground.session(), watch);
+    let error = ground.commit(&layer, &changes, watch);
     let error = error.unwrap_err().to_string();
     assert!(error.contains("large") && error.contains("nothing was changed"), "{error}");
     assert!(error.contains("No space left"), "{error}");
