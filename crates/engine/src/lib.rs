@@ -2,6 +2,7 @@
 //! crate that knows all layers; they do not know each other.
 
 mod browser;
+mod conflicts;
 mod control;
 mod course;
 mod denials;
@@ -47,6 +48,7 @@ pub use cofferdam_trace::Query;
 pub use cofferdam_trace::{Exec, State, Story, Told, Verification};
 /// Secrets, as the doors show them: never a value.
 pub use cofferdam_vault::{Draft as SecretDraft, Entry as SecretEntry, Kept, KeyKind, PRESETS, Remark};
+pub use conflicts::Took;
 pub use control::Waiting;
 pub use denials::Denied;
 pub use error::EngineError;

@@ -342,8 +342,9 @@ impl Standing {
             true => (self.sandbox.withhold(&refuses)?, self.sandbox.commit()?),
             false => Default::default(),
         };
+        let aside = committed.aside;
         let skipped = committed.skipped.into_iter().chain(withheld).collect();
-        let decided = decided(keep, by, changes, skipped);
+        let decided = ChangesDecided { aside, ..decided(keep, by, changes, skipped) };
         self.recorder.append(None, &Body::ChangesDecided(decided.clone()))?;
         Ok(Some(decided))
     }
@@ -387,6 +388,7 @@ pub(crate) fn decided(
         renamed: count(ChangeOp::Renamed),
         deleted: count(ChangeOp::Deleted),
         skipped,
+        aside: None,
     }
 }
 

@@ -117,7 +117,12 @@ fn ours(
 
 fn kept(ground: &Ground) -> Sample {
     ours(ground, |layer, changes, session| {
-        let done = commit(layer, changes, Desk { session, conflicts: &session.with_extension("aside") }, Watch::default())?;
+        let done = commit(
+            layer,
+            changes,
+            Desk { session, conflicts: &session.with_extension("aside") },
+            Watch::default(),
+        )?;
         match (done.applied, done.skipped.as_slice()) {
             (1000, []) => Ok(()),
             other => Err(format!("not what was to be kept: {other:?}").into()),

@@ -1,5 +1,6 @@
 //! `cofferdam run`: one command, one sandbox, one trace. Input, output and exit code are the command's own.
 
+use super::conflict::left_out;
 use super::trace_out::TraceOut;
 use crate::args;
 use crate::output::{Failure, Output};
@@ -215,9 +216,7 @@ pub(crate) fn report(outcome: &Outcome, output: &Output) {
         _ => {}
     }
     if let Some(decided) = &outcome.decided {
-        for skipped in &decided.skipped {
-            output.remark(format!("not kept: {}: {}", skipped.path, skipped.reason));
-        }
+        left_out(decided, output);
         if output.verbose {
             let verb = if decided.kept { "kept" } else { "discarded" };
             let (c, m, r, d) = (decided.created, decided.modified, decided.renamed, decided.deleted);

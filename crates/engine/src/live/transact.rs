@@ -10,7 +10,7 @@ use crate::error::EngineError;
 use crate::record::Recorder;
 use crate::standing::Standing;
 use cofferdam_model::{
-    Body, Event, FileChange, FileDifference, LiveState, SessionChanged, SessionId, Settled,
+    Body, ChangesDecided, Event, FileChange, FileDifference, LiveState, SessionChanged, SessionId, Settled,
 };
 use cofferdam_policy::Policy;
 use cofferdam_runtime::RuntimeError;
@@ -217,6 +217,7 @@ impl Holder {
             }
         };
         let decided = crate::standing::decided(keep, by, &changes, committed.skipped);
+        let decided = ChangesDecided { aside: committed.aside, ..decided };
         // The work dir holds all of it now; what was done to an image still lies beside it.
         if keep && self.standing.image.is_none() {
             self.shelf.let_go(&self.standing.session);

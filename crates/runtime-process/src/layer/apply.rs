@@ -77,12 +77,7 @@ pub(super) fn apply(
 }
 
 /// Keeps what was to be placed and cannot be, before the staging directory goes.
-fn put_aside(
-    step: &Step,
-    places: &mut Places,
-    aside: &mut Aside<'_>,
-    reason: &str,
-) -> Result<bool, Errno> {
+fn put_aside(step: &Step, places: &mut Places, aside: &mut Aside<'_>, reason: &str) -> Result<bool, Errno> {
     let Step::Place { path, from, new, .. } = step else { return Ok(false) };
     let path = path.as_path();
     let waits = match (from, &mut places.upper) {

@@ -21,8 +21,7 @@ use std::time::{Duration, UNIX_EPOCH};
 /// All that are kept, the oldest first.
 pub fn list(conflicts: &Path) -> Vec<Conflict> {
     let entries = fs::read_dir(conflicts).into_iter().flatten().flatten();
-    let mut all: Vec<_> =
-        entries.filter_map(|entry| read(conflicts, entry.file_name().to_str()?)).collect();
+    let mut all: Vec<_> = entries.filter_map(|entry| read(conflicts, entry.file_name().to_str()?)).collect();
     all.sort_by(|a, b| (a.kept_us, &a.name).cmp(&(b.kept_us, &b.name)));
     all
 }

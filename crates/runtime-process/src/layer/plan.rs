@@ -130,7 +130,8 @@ impl<'a> Plan<'a> {
             match done {
                 Ok(()) => self.applied += 1,
                 Err(Halt::Skip(skipped)) => {
-                    let skipped = self.put_aside(change, skipped).map_err(|errno| (path.to_owned(), errno))?;
+                    let skipped =
+                        self.put_aside(change, skipped).map_err(|errno| (path.to_owned(), errno))?;
                     self.skipped.extend(skipped);
                 }
                 Err(Halt::Stop(errno)) => return Err((path.to_owned(), errno)),

@@ -3,7 +3,9 @@
 
 use cofferdam_model::FileChange;
 use cofferdam_runtime::{Committed, RuntimeError};
-use cofferdam_runtime_process::layer::{Began, Counts, Desk, Layer, Layers, Stack, Watch, commit, diff, tree_hash};
+use cofferdam_runtime_process::layer::{
+    Began, Counts, Desk, Layer, Layers, Stack, Watch, commit, diff, tree_hash,
+};
 use cofferdam_testkit::{finish, is_root};
 use rustix::fs::{CWD, Mode, OFlags};
 use rustix::mount::{MountFlags, UnmountFlags};

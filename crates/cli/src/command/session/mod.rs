@@ -5,6 +5,8 @@ pub(super) mod list;
 mod stay;
 mod transact;
 
+pub(super) use transact::told;
+
 use crate::args::{Session, SessionCommand, SessionPolicyCommand, SessionToolsCommand, Switch};
 use crate::output::{Failure, Output};
 use cofferdam_engine::Engine;

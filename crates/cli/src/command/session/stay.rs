@@ -1,6 +1,7 @@
 //! Sessions that stay: made, used, followed, ended.
 
 use crate::args::{Create, Exec};
+use crate::command::conflict::left_out;
 use crate::command::run::{BY, spec, stdio, variable};
 use crate::output::{Failure, Output};
 use cofferdam_engine::{Engine, LiveExec, LiveOutcome};
@@ -118,9 +119,7 @@ pub(super) fn kill(
     if output.json {
         output.value(&json!({ "session": session, "changes": decided }))?;
     } else if let Some(decided) = &decided {
-        for skipped in &decided.skipped {
-            output.remark(format!("not kept: {}: {}", skipped.path, skipped.reason));
-        }
+        left_out(decided, output);
     }
     Ok(0)
 }
