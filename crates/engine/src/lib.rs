@@ -42,6 +42,7 @@ mod warm;
 pub use browser::CDP_URL;
 /// Money, as people write it.
 pub use cofferdam_policy::micro_dollars;
+pub use cofferdam_runtime::ChangeList;
 pub use cofferdam_runtime_process::{Early, Fact, facts};
 /// What a trace tells, as the doors show it.
 pub use cofferdam_trace::Query;

@@ -1,7 +1,7 @@
 //! One sample of what a transaction on files costs, for `cargo xtask bench tx`, which repeats, mixes and compares:
 //! `tx NAME DIR` makes its own ground in DIR and prints milliseconds. Plain timing, no thresholds.
 
-use cofferdam_model::FileChange;
+use cofferdam_runtime::ChangeList;
 use cofferdam_runtime_process::layer::{Began, Desk, Layer, Stack, Watch, commit, diff};
 use std::error::Error;
 use std::fs;
@@ -33,7 +33,7 @@ fn measure(name: &str, at: &Path) -> Sample {
     match name {
         "rollback" => rollback(at),
         "diff" => ours(&Ground::make(at, true, None)?, |layer, _, _| {
-            diff(layer)?;
+            diff(layer, Path::new("/tmp"))?;
             Ok(())
         }),
         "commit modified" => kept(&Ground::make(at, true, None)?),
@@ -94,7 +94,7 @@ impl Ground {
 
 fn ours(
     ground: &Ground,
-    act: impl FnOnce(&Layer, &[FileChange], &Path) -> Result<(), Box<dyn Error>>,
+    act: impl FnOnce(&Layer, &ChangeList, &Path) -> Result<(), Box<dyn Error>>,
 ) -> Sample {
     let open = |path: &Path| fs::File::open(path).map(Into::into);
     let layer = Layer {
@@ -109,7 +109,7 @@ fn ours(
         linked: false,
         in_use: false,
     };
-    let changes = diff(&layer)?;
+    let changes = diff(&layer, &ground.work)?;
     let begin = Instant::now();
     act(&layer, &changes, &ground.session)?;
     Ok(begin.elapsed().as_secs_f64() * 1e3)

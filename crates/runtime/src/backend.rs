@@ -1,5 +1,6 @@
 //! The contract between the engine and a tier.
 
+use crate::ChangeList;
 use cofferdam_model::{
     BlockedAttempt, Counters, EnforcementReport, FileChange, FileDifference, LayerPlace, LimitHit, Limits,
     Mount, Profile, Provenance, SessionId, SkippedChange, SyscallSeen, Syscalls, Tier, Usage, UserMode,
@@ -60,7 +61,7 @@ pub struct SandboxSpec {
     pub ranges: PathBuf,
 }
 
-/// The files of an image as the root of a sandbox. Changes to them go to a layer of the session's own.
+/// The files of an image as the root of a sandbox. ChangeList to them go to a layer of the session's own.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Root {
     /// Where they are. Nobody changes them.
@@ -240,7 +241,7 @@ pub struct Waits<'a> {
 pub type Refuses<'a> = &'a dyn Fn(&FileChange) -> Option<String>;
 
 /// Hears what is about to be kept or dropped. Who says no leaves it as it is.
-pub type Agrees<'a> = &'a mut dyn FnMut(&[FileChange]) -> Result<(), RuntimeError>;
+pub type Agrees<'a> = &'a mut dyn FnMut(&ChangeList) -> Result<(), RuntimeError>;
 
 /// A running sandbox. Dropping it ends every process in it and removes all that was made for it.
 pub trait Sandbox {
@@ -291,8 +292,8 @@ pub trait Sandbox {
     /// yet told.
     fn finish(&mut self) -> Result<Finished, RuntimeError>;
 
-    /// What the session did to its work dir. Only after `finish`. There may be millions: all share the one list.
-    fn changes(&mut self) -> Result<Arc<Vec<FileChange>>, RuntimeError>;
+    /// What the session did to its work dir. Only after `finish`. All share the one list.
+    fn changes(&mut self) -> Result<Arc<ChangeList>, RuntimeError>;
 
     /// Takes those changes out that are refused, each with the reason. Only after `finish`.
     fn withhold(&mut self, _: Refuses<'_>) -> Result<Vec<SkippedChange>, RuntimeError> {

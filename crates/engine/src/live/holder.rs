@@ -18,8 +18,8 @@ use crate::standing::{Closing, Standing};
 use crate::{Engine, browser, nobody, tiers};
 use cofferdam_guest::wire;
 use cofferdam_model::{
-    Body, Changes, Counters, ExecInfo, Exit, FileChange, LimitHit, LiveState, SessionChanged, SessionId,
-    SessionInfo, SessionSpec, Usage,
+    Body, Changes, Counters, ExecInfo, Exit, LimitHit, LiveState, SessionChanged, SessionId, SessionInfo,
+    SessionSpec, Usage,
 };
 use cofferdam_runtime::{Base, Begun};
 use rustix::process::Signal;
@@ -459,7 +459,7 @@ impl Holder {
         let usage = Usage { peak_memory, ..self.usage };
         let decided_by = changes.is_some().then_some(by.as_str());
         let changes = changes.unwrap_or(self.spec.changes);
-        let decide = &mut |_: &[FileChange]| false;
+        let decide = &mut |_: &cofferdam_runtime::ChangeList| false;
         let closed = self.standing.close(Closing { exit, usage, changes, by: decided_by, decide, error });
         let answer = match &closed {
             Ok(closed) => Reply::Ended { changes: closed.decided.clone() },

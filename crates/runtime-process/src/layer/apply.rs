@@ -7,8 +7,8 @@ use super::attributes;
 use super::commit::{Moment, Watch};
 use super::copy::times;
 use super::cursor::{Cursor, Spot};
-use super::journal::{Known, Source, Step};
-use cofferdam_model::{RawPath, SkippedChange};
+use super::journal::{Known, Ledger, Source, Step};
+use cofferdam_model::SkippedChange;
 use rustix::fs::{AtFlags, Mode, RenameFlags};
 use rustix::io::Errno;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -55,13 +55,14 @@ fn is_lasting(errno: Errno) -> bool {
 }
 
 pub(super) fn apply(
-    steps: &[Step],
+    journal: &Ledger,
     places: &mut Places,
     aside: &mut Aside<'_>,
     watch: Watch<'_>,
 ) -> Result<Vec<SkippedChange>, Errno> {
     let mut skipped = Vec::new();
-    for step in steps {
+    for step in journal.steps()? {
+        let step = &step?;
         watch.at(Moment::Apply)?;
         let reason = match one(step, places) {
             Ok(()) => continue,
@@ -167,12 +168,13 @@ fn settle(
 }
 
 /// Waits until what was done is on the disk: directory by directory where there are few, else all at once.
-pub(super) fn sync(steps: &[Step], places: &mut Places, few: bool) -> Result<(), Errno> {
+pub(super) fn sync(journal: &Ledger, places: &mut Places, few: bool) -> Result<(), Errno> {
     if !few {
         return rustix::fs::syncfs(places.work.root());
     }
-    for path in steps.iter().map(|step| RawPath::as_path(step.path())) {
-        match places.work.dir(path.parent().unwrap_or(Path::new(""))) {
+    for step in journal.steps()? {
+        let step = step?;
+        match places.work.dir(step.path().as_path().parent().unwrap_or(Path::new(""))) {
             Ok(dir) => rustix::fs::fsync(dir)?,
             // It was replaced meanwhile; what stands there is another step's.
             Err(errno) if is_lasting(errno) => {}

@@ -8,12 +8,11 @@
 use super::apply::{self, Places};
 use super::aside::{Aside, Site};
 use super::cursor::{Cursor, c_name};
-use super::journal::{Head, Ledger, PREFIX, STAGING, Staging, Step};
+use super::journal::{Head, Ledger, PREFIX, STAGING, Staging};
 use super::plan::Plan;
 use super::stage::Stage;
 use super::{Layer, OPEN_DIR, io, remove};
-use cofferdam_model::FileChange;
-use cofferdam_runtime::{Committed, RuntimeError};
+use cofferdam_runtime::{ChangeList, Committed, RuntimeError};
 use rustix::fs::{Mode, RenameFlags, Stat};
 use rustix::io::Errno;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -66,7 +65,7 @@ pub struct Desk<'a> {
 /// next start completes it: it says which.
 pub fn commit(
     layer: &Layer,
-    changes: &[FileChange],
+    changes: &ChangeList,
     desk: Desk<'_>,
     watch: Watch<'_>,
 ) -> Result<Committed, RuntimeError> {
@@ -82,7 +81,7 @@ pub fn commit(
     })?;
     let few = changes.len() <= FEW;
     let decided = ground.decide(layer, changes, few, watch);
-    let (steps, done) = match decided {
+    let done = match decided {
         Ok(decided) => decided,
         Err(error) => {
             // Nothing was decided: what was staged goes, and if that fails, the next start does it.
@@ -90,7 +89,7 @@ pub fn commit(
             return Err(error);
         }
     };
-    ground.carry_out(&steps, done, few, watch).map_err(|(doing, errno)| {
+    ground.carry_out(done, few, watch).map_err(|(doing, errno)| {
         RuntimeError::io(format!("{doing}; the journal is kept, and the next start completes the commit"))(
             errno,
         )
@@ -140,35 +139,35 @@ impl Ground {
     fn decide(
         &self,
         layer: &Layer,
-        changes: &[FileChange],
+        changes: &ChangeList,
         few: bool,
         watch: Watch<'_>,
-    ) -> Result<(Vec<Step>, Committed), RuntimeError> {
+    ) -> Result<Committed, RuntimeError> {
         let place = layer.workdir_path.display();
         let failed = || io(format!("stage the changes for {place}; nothing was changed"));
         let cursor = |fd: &OwnedFd| Cursor::new(fd.as_fd()).map_err(failed());
         let stage =
             Stage::new(cursor(&layer.upper)?, cursor(&self.staging)?, self.upper.is_some(), layer.owner, few);
         let aside = Aside::of(&self.head);
-        let plan = Plan::new(layer, (cursor(&layer.workdir)?, self.before), (stage, aside), changes);
+        let draft = self.ledger.draft(&self.head)?;
+        let plan = Plan::new(layer, (cursor(&layer.workdir)?, self.before), (stage, aside), draft, changes);
         let mut plan = plan.make(changes, watch).map_err(|(path, errno)| {
             io(format!("stage {} for {place}; nothing was changed: make room, or discard", path.display()))(
                 errno,
             )
         })?;
         plan.aside.sync(watch).map_err(failed())?;
-        let (steps, skipped, applied) = plan.finish().map_err(failed())?;
+        let (draft, skipped, applied) = plan.finish().map_err(failed())?;
         watch.io(Moment::Sync)?;
         let synced = if few { rustix::fs::fsync(&self.staging) } else { rustix::fs::syncfs(&self.staging) };
         synced.map_err(failed())?;
         watch.io(Moment::Decide)?;
-        self.ledger.decide(&self.head, &steps)?;
-        Ok((steps, Committed { applied, skipped, aside: None }))
+        self.ledger.decide(draft)?;
+        Ok(Committed { applied, skipped, aside: None })
     }
 
     fn carry_out(
         self,
-        steps: &[Step],
         mut done: Committed,
         few: bool,
         watch: Watch<'_>,
@@ -185,10 +184,10 @@ impl Ground {
                 .map_err(doing("open the layer"))?,
         };
         let mut aside = Aside::of(&self.head);
-        let skipped =
-            apply::apply(steps, &mut places, &mut aside, watch).map_err(doing("put the changes in place"))?;
+        let skipped = apply::apply(&self.ledger, &mut places, &mut aside, watch)
+            .map_err(doing("put the changes in place"))?;
         watch.at(Moment::Settled).map_err(doing("wait for the disk"))?;
-        apply::sync(steps, &mut places, few).map_err(doing("wait for the disk"))?;
+        apply::sync(&self.ledger, &mut places, few).map_err(doing("wait for the disk"))?;
         done.aside = aside.publish(watch).map_err(doing("keep what was left out"))?;
         watch.at(Moment::Done).map_err(doing("close the journal"))?;
         let failed = |error: RuntimeError| ("close the journal", std::io::Error::other(error));

@@ -2,7 +2,7 @@
 //! is what it was or what it was to be, never something between, and nothing is left.
 
 use crate::layer_place::{Ground, STAGINGS, Staging, Way, confined};
-use cofferdam_runtime_process::layer::{Began, Counts, Recovered, Watch, diff, recover};
+use cofferdam_runtime_process::layer::{Began, Counts, Recovered, Watch, recover};
 use rustix::io::Errno;
 use rustix::process::Signal;
 use std::cell::Cell;
@@ -72,7 +72,7 @@ pub(crate) fn interrupted(ground: &Ground, began: Began, at: usize, kill: bool) 
         }
     };
     let layer = ground.layer(began);
-    let changes = diff(&layer).unwrap();
+    let changes = ground.diff(&layer);
     let _ = ground.commit(&layer, &changes, Watch(Some(&stop)));
     count.get() > at
 }

@@ -168,8 +168,13 @@ impl Ground {
         let began = Began::now();
         self.within(&self.stack().layers().unwrap(), act);
         let layer = self.layer(began);
-        let changes = diff(&layer).unwrap();
+        let changes = self.diff(&layer);
         (layer, changes)
+    }
+
+    pub(crate) fn diff(&self, layer: &Layer) -> Vec<FileChange> {
+        let found = diff(layer, &self.dir).unwrap();
+        found.iter().map(|change| change.unwrap().into_owned()).collect()
     }
 
     pub(crate) fn keep(&self, layer: &Layer, changes: &[FileChange]) -> Committed {
@@ -183,7 +188,7 @@ impl Ground {
         watch: Watch<'_>,
     ) -> Result<Committed, RuntimeError> {
         let (session, conflicts) = (self.session(), self.conflicts());
-        commit(layer, changes, Desk { session: &session, conflicts: &conflicts }, watch)
+        commit(layer, &changes.to_vec().into(), Desk { session: &session, conflicts: &conflicts }, watch)
     }
 
     /// Where what is left out is kept.
