@@ -2,7 +2,7 @@
 //! the root that it is and as the root of a new user namespace, where the overlay's marks are other attributes.
 
 use cofferdam_model::FileChange;
-use cofferdam_runtime::{Committed, RuntimeError};
+use cofferdam_runtime::{ChangeList, Committed, RuntimeError};
 use cofferdam_runtime_process::layer::{
     Began, Counts, Desk, Layer, Layers, Stack, Watch, commit, diff, tree_hash,
 };
@@ -187,8 +187,17 @@ impl Ground {
         changes: &[FileChange],
         watch: Watch<'_>,
     ) -> Result<Committed, RuntimeError> {
+        self.commit_list(layer, &changes.to_vec().into(), watch)
+    }
+
+    pub(crate) fn commit_list(
+        &self,
+        layer: &Layer,
+        changes: &ChangeList,
+        watch: Watch<'_>,
+    ) -> Result<Committed, RuntimeError> {
         let (session, conflicts) = (self.session(), self.conflicts());
-        commit(layer, &changes.to_vec().into(), Desk { session: &session, conflicts: &conflicts }, watch)
+        commit(layer, changes, Desk { session: &session, conflicts: &conflicts }, watch)
     }
 
     /// Where what is left out is kept.

@@ -43,6 +43,7 @@ impl Kernel for Linux {
             Op::PrivateMounts => mounts::make_private(),
             Op::Tmpfs { at, options, attr } => mounts::tmpfs(at, options, *attr),
             Op::Resize { at, options } => mounts::resize(at, options),
+            Op::AllowFiles { at, more } => mounts::allow_files(at, *more),
             Op::Enter { at } => rustix::process::chdir(at.as_c_str()),
             Op::Dir { at, mode, owner } => make_dir(at, *mode, *owner),
             Op::Whiteout { at } => whiteout(at),
