@@ -33,7 +33,7 @@ fn measure(name: &str, at: &Path) -> Sample {
     match name {
         "rollback" => rollback(at),
         "diff" => ours(&Ground::make(at, true, None)?, |layer, _, _| {
-            diff(layer, Path::new("/tmp"))?;
+            diff(layer, &layer.workdir_path)?;
             Ok(())
         }),
         "commit modified" => kept(&Ground::make(at, true, None)?),
@@ -109,7 +109,7 @@ fn ours(
         linked: false,
         in_use: false,
     };
-    let changes = diff(&layer, &ground.work)?;
+    let changes = diff(&layer, &layer.workdir_path)?;
     let begin = Instant::now();
     act(&layer, &changes, &ground.session)?;
     Ok(begin.elapsed().as_secs_f64() * 1e3)
