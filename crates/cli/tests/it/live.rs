@@ -185,6 +185,7 @@ fn time_is_over_in_the_middle_of_a_command() {
         let id = hall.create(&["--ttl", "2s"]);
         let done = hall.exec(&id, &format!("echo kept > file; : {mark}; sleep 1000; :")).exits(137);
         assert!(done.err().contains("its time was over"), "{}", done.err());
+        assert_eq!(site.read("file"), "kept\n", "who is told of the end finds what it left");
         eventually("the session to end", || {
             (hall.call(&["ls", "--json"]).done().out().trim() == "[]").then_some(())
         });
