@@ -13,7 +13,7 @@ mod trace;
 
 pub(crate) use gate::{Compare, Gate, GateCommand, GateRun, Record, Verify};
 pub(crate) use init::Init;
-pub(crate) use kept::{ImageCommand, ImageImport, PoolCommand, VolumeCommand};
+pub(crate) use kept::{ConflictCommand, ImageCommand, ImageImport, PoolCommand, VolumeCommand};
 pub(crate) use mcp::{Mcp, McpCommand, Wrap};
 pub(crate) use replay::Replay;
 pub(crate) use secret::{Secret, SecretAdd, SecretCommand};
@@ -107,6 +107,11 @@ pub(crate) enum Command {
     Approve(Approve),
     /// Make, see, use and change sessions that live
     Session(Session),
+    /// See and take what a commit left out, because it was changed outside as well
+    Conflict {
+        #[command(subcommand)]
+        command: ConflictCommand,
+    },
     /// Judge and record what tools do
     Mcp(Mcp),
     /// Run a suite and store its traces as the baseline

@@ -48,6 +48,7 @@ fn dispatch(args: Args, early: Option<Early>, output: &Output) -> Result<u8, Fai
         Command::Secret(secret) => command::secret::run(home, secret, output),
         Command::Approve(approve) => command::approve::run(home, approve, output),
         Command::Session(session) => command::session::run(home, session, output),
+        Command::Conflict { command } => command::conflict::run(home, command, output),
         Command::Pool { command } => command::pool::run(home, command, output),
         Command::Image { command } => command::image::run(home, command, output),
         Command::Volume { command } => command::volume::run(home, command, output),

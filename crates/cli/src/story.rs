@@ -249,7 +249,10 @@ fn moments(story: &Story) -> Vec<(u64, u64, Moment<'_>)> {
     if let Some(told) = &story.decision {
         let verb = if told.fact.kept { "kept" } else { "discarded" };
         let skipped = told.fact.skipped.iter().map(|s| format!("; not kept: {} ({})", s.path, s.reason));
-        let text = format!("by {}{}", told.fact.by, skipped.collect::<String>());
+        let mut text = format!("by {}{}", told.fact.by, skipped.collect::<String>());
+        if let Some(name) = &told.fact.aside {
+            text.push_str(&format!("; the inside's versions: cofferdam conflict show {name}"));
+        }
         all.push((told.seq, told.time_us, Moment::Line(verb, Paint::Bold, text)));
     }
     all

@@ -15,6 +15,7 @@ impl Engine {
     pub(crate) fn housekeeping(&self) {
         self.prepare_trace();
         self.reap_leftovers();
+        self.prune_conflicts(|| crate::live::conflicts_kept(&self.home));
     }
 
     /// The place of the next trace.

@@ -2,6 +2,7 @@
 //! crate that knows all layers; they do not know each other.
 
 mod browser;
+mod conflicts;
 mod control;
 mod course;
 mod denials;
@@ -41,12 +42,14 @@ mod warm;
 pub use browser::CDP_URL;
 /// Money, as people write it.
 pub use cofferdam_policy::micro_dollars;
+pub use cofferdam_runtime::ChangeList;
 pub use cofferdam_runtime_process::{Early, Fact, facts};
 /// What a trace tells, as the doors show it.
 pub use cofferdam_trace::Query;
 pub use cofferdam_trace::{Exec, State, Story, Told, Verification};
 /// Secrets, as the doors show them: never a value.
 pub use cofferdam_vault::{Draft as SecretDraft, Entry as SecretEntry, Kept, KeyKind, PRESETS, Remark};
+pub use conflicts::Took;
 pub use control::Waiting;
 pub use denials::Denied;
 pub use error::EngineError;

@@ -18,10 +18,12 @@ use crate::syscalls::{Calls, Refused};
 use crate::tiers;
 use crate::tools::{Toolbox, Whose};
 use cofferdam_model::{
-    Body, ChangesDecided, EnforcementReport, Exit, FileChange, LayerPlace, RawPath, SessionId, SessionSpec,
+    Body, ChangesDecided, EnforcementReport, Exit, LayerPlace, RawPath, SessionId, SessionSpec,
     SessionStarted, Tier, Usage,
 };
-use cofferdam_runtime::{Backend, Base, Begun, Network, RuntimeError, Sandbox, SandboxSpec, ShownFile};
+use cofferdam_runtime::{
+    Backend, Base, Begun, ChangeList, Network, RuntimeError, Sandbox, SandboxSpec, ShownFile,
+};
 use cofferdam_runtime_process::Early;
 use cofferdam_trace::{FORMAT, Options, Writer};
 use std::path::{Path, PathBuf};
@@ -29,7 +31,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 /// Asked once, after the command has ended, when the spec leaves it to a person.
-pub type Decide<'a> = &'a mut dyn FnMut(&[FileChange]) -> bool;
+pub type Decide<'a> = &'a mut dyn FnMut(&ChangeList) -> bool;
 
 /// What is to be run, and for whom.
 pub struct Run<'a> {
@@ -59,7 +61,7 @@ pub struct Outcome {
     pub exit: Exit,
     pub usage: Usage,
     pub report: EnforcementReport,
-    pub changes: Arc<Vec<FileChange>>,
+    pub changes: Arc<ChangeList>,
     pub decided: Option<ChangesDecided>,
     pub limits: Vec<cofferdam_model::LimitHit>,
     /// What was not let out, each once, and how many more there were than are kept.
@@ -353,6 +355,7 @@ impl Engine {
             require: spec.require.clone(),
             accept: spec.accept.clone(),
             layer: self.home.layer_dir(id),
+            conflicts: self.home.conflicts_dir(),
             base: Default::default(),
             staging,
             // For the whole machine: two state directories must not give out the same ids.

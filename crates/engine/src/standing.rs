@@ -19,7 +19,7 @@ use cofferdam_model::{
     SessionId, SessionSpec, SkippedChange, Span, Stream, Usage,
 };
 use cofferdam_policy::{Access, Action, Effect, Policy};
-use cofferdam_runtime::{Identity, Sandbox};
+use cofferdam_runtime::{ChangeList, Identity, Sandbox};
 use cofferdam_store::Home;
 use std::collections::BTreeMap;
 use std::os::unix::ffi::OsStrExt;
@@ -85,7 +85,7 @@ pub(crate) struct Closing<'a> {
 /// What is left of it.
 pub(crate) struct Closed {
     pub(crate) usage: Usage,
-    pub(crate) changes: Arc<Vec<FileChange>>,
+    pub(crate) changes: Arc<ChangeList>,
     pub(crate) decided: Option<ChangesDecided>,
     pub(crate) limits: Vec<LimitHit>,
     pub(crate) refused: Vec<Refused>,
@@ -321,14 +321,12 @@ impl Standing {
         by: Option<&str>,
         decide: Decide<'_>,
         policy: Option<&Policy>,
-        changes: &[FileChange],
+        changes: &ChangeList,
     ) -> Result<Option<ChangesDecided>, EngineError> {
         if changes.is_empty() {
             return Ok(None);
         }
-        for change in changes {
-            self.recorder.append(None, &Body::FileChanged(change.clone()))?;
-        }
+        record(&self.recorder, changes)?;
         // Signed before the host is touched: what is about to happen is on record.
         self.recorder.checkpoint()?;
         let (keep, by) = match asked {
@@ -342,8 +340,9 @@ impl Standing {
             true => (self.sandbox.withhold(&refuses)?, self.sandbox.commit()?),
             false => Default::default(),
         };
+        let aside = committed.aside;
         let skipped = committed.skipped.into_iter().chain(withheld).collect();
-        let decided = decided(keep, by, changes, skipped);
+        let decided = ChangesDecided { aside, ..decided(keep, by, changes, skipped) };
         self.recorder.append(None, &Body::ChangesDecided(decided.clone()))?;
         Ok(Some(decided))
     }
@@ -372,13 +371,23 @@ pub(crate) fn speaks_of_files(policy: &Policy) -> bool {
     policy.speaks_of(&Action::File(cofferdam_policy::File { path: "/", access: Access::Write }))
 }
 
+/// Each change an event.
+pub(crate) fn record(recorder: &Recorder, changes: &ChangeList) -> Result<(), EngineError> {
+    for change in changes.iter() {
+        let change =
+            change.map_err(|source| EngineError::Io { doing: "read the list of changes", source })?;
+        recorder.append(None, &Body::FileChanged(change.into_owned()))?;
+    }
+    Ok(())
+}
+
 pub(crate) fn decided(
     kept: bool,
     by: &str,
-    changes: &[FileChange],
+    changes: &ChangeList,
     skipped: Vec<SkippedChange>,
 ) -> ChangesDecided {
-    let count = |op: ChangeOp| changes.iter().filter(|c| c.op == op).count() as u64;
+    let count = |op: ChangeOp| changes.count(op);
     ChangesDecided {
         kept,
         by: by.into(),
@@ -387,6 +396,7 @@ pub(crate) fn decided(
         renamed: count(ChangeOp::Renamed),
         deleted: count(ChangeOp::Deleted),
         skipped,
+        aside: None,
     }
 }
 

@@ -12,8 +12,8 @@ const INTERPRETER: &str = include_str!("warm/interpreter.py");
 /// All that an interpreter reads of its environment when it starts. What is a script's alone comes with the script.
 fn is_read_at_start(entry: &[u8]) -> bool {
     let name = entry.split(|byte| *byte == b'=').next().unwrap_or_default();
-    let exact: [&[u8]; 3] = [b"PATH", b"HOME", b"PYENV_ROOT"];
-    let begins: [&[u8]; 3] = [b"PYTHON", b"LANG", b"LC_"];
+    let exact: [&[u8]; 2] = [b"PATH", b"HOME"];
+    let begins: [&[u8]; 4] = [b"PYTHON", b"PYENV_", b"LANG", b"LC_"];
     exact.contains(&name) || begins.iter().any(|begin| name.starts_with(begin))
 }
 
@@ -30,9 +30,12 @@ pub(crate) fn request<'a>(
     environment: &'a Environment,
     user: Option<wire::User>,
 ) -> wire::Warm<'a> {
-    let program = [PROGRAM, "-c", INTERPRETER].into_iter().chain(modules.iter().map(String::as_str));
-    let env = environment.entries.iter().map(Vec::as_slice).filter(|entry| is_read_at_start(entry));
-    wire::Warm { argv: program.map(str::as_bytes).collect(), env: env.collect(), user }
+    let program = [PROGRAM, "-c", INTERPRETER].into_iter().map(str::as_bytes);
+    let entries = environment.entries.iter().map(Vec::as_slice);
+    let env: Vec<&[u8]> = entries.filter(|entry| entry.contains(&b'=') && is_read_at_start(entry)).collect();
+    // A shim may change them on the way: it is told what they were.
+    let words = env.iter().copied().chain(modules.iter().map(String::as_bytes));
+    wire::Warm { argv: program.chain(words).collect(), env: env.clone(), user }
 }
 
 #[cfg(test)]
@@ -41,12 +44,15 @@ mod tests {
 
     #[test]
     fn nothing_that_could_be_a_secret_is_known_before_there_is_a_script() {
-        let entries = ["PATH=/bin", "OPENAI_API_KEY=x", "PYTHONPATH=/m", "LC_ALL=C", "PATHS=y", "TOKEN"];
+        let entries =
+            ["PATH=/bin", "OPENAI_API_KEY=x", "PYTHONPATH=/m", "LC_ALL=C", "PATHS=y", "TOKEN", "LANG"];
         let entries = entries.map(|entry| entry.as_bytes().to_vec()).to_vec();
         let environment = Environment { entries, names: Vec::new() };
         let modules = ["json".to_owned()];
         let asked = request(&modules, &environment, None);
         assert_eq!(asked.env, [&b"PATH=/bin"[..], b"PYTHONPATH=/m", b"LC_ALL=C"]);
-        assert_eq!((asked.argv[0], asked.argv.last()), (&b"python3"[..], Some(&&b"json"[..])));
+        assert_eq!(asked.argv[0], b"python3");
+        // What it was asked for with, told apart from modules by the sign in it.
+        assert_eq!(asked.argv[3..], [&b"PATH=/bin"[..], b"PYTHONPATH=/m", b"LC_ALL=C", b"json"]);
     }
 }

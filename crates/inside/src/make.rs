@@ -222,6 +222,8 @@ fn spec(make: Make, files: Vec<ShownFile>) -> Result<SandboxSpec, RuntimeError> 
         require: Vec::new(),
         accept: make.accept,
         layer: Path::new(LAYERS).join(&make.id),
+        // Nothing is committed in here: the host does that.
+        conflicts: Path::new(LAYERS).join("conflicts"),
         base: Base { layers: base, since: None },
         staging: PathBuf::from(STAGING),
         ranges: PathBuf::from(RANGES),

@@ -92,6 +92,7 @@ fn spec(number: usize, home: &Path, profile: Profile, network: Network) -> Sandb
         require: Vec::new(),
         accept: Vec::new(),
         layer: place.join("layer"),
+        conflicts: place.join("conflicts"),
         base: Base::default(),
         staging: PathBuf::from(STAGING),
         ranges: place.join("ranges"),

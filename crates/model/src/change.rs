@@ -72,6 +72,33 @@ pub struct FileChange {
     pub digest: Option<Digest>,
 }
 
+/// A path that a commit left out, of which the inside's version is kept.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AsidePath {
+    /// Relative to the work dir.
+    pub path: RawPath,
+    pub kind: FileKind,
+    /// What it gets when it is taken.
+    pub mode: u32,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub size: Option<u64>,
+    /// Why it was left out.
+    pub reason: String,
+}
+
+/// What one commit left out.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Conflict {
+    /// The session's id; of its later commits with a number after it.
+    pub name: String,
+    pub session: String,
+    pub workdir: RawPath,
+    pub kept_us: u64,
+    /// Where the versions lie.
+    pub files: RawPath,
+    pub paths: Vec<AsidePath>,
+}
+
 /// What someone outside had done to a file inside, through the session's own door.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FileAsked {

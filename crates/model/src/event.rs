@@ -296,6 +296,15 @@ pub struct LimitHit {
 pub struct SkippedChange {
     pub path: RawPath,
     pub reason: String,
+    /// The inside's version of it lies where `ChangesDecided::aside` says.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub aside: bool,
+}
+
+impl SkippedChange {
+    pub fn new(path: impl Into<RawPath>, reason: impl Into<String>) -> Self {
+        Self { path: path.into(), reason: reason.into(), aside: false }
+    }
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -310,6 +319,9 @@ pub struct ChangesDecided {
     /// Changes that were not carried out, and why.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub skipped: Vec<SkippedChange>,
+    /// What those are kept under that the inside has made: the name of a conflict.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub aside: Option<String>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

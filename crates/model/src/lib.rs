@@ -37,7 +37,7 @@ pub use call::{
     Payload, Tokens,
 };
 pub use cap::Cap;
-pub use change::{Aspect, ChangeOp, FileAsked, FileChange, FileKind, FileOp};
+pub use change::{AsidePath, Aspect, ChangeOp, Conflict, FileAsked, FileChange, FileKind, FileOp};
 pub use digest::{Digest, DigestError};
 pub use egress::{
     AlertSent, Answer, ApprovalAnswered, ControlChanged, CredentialBound, CredentialUsed, EgressDecided,

@@ -1,8 +1,8 @@
 //! One sample of what a transaction on files costs, for `cargo xtask bench tx`, which repeats, mixes and compares:
 //! `tx NAME DIR` makes its own ground in DIR and prints milliseconds. Plain timing, no thresholds.
 
-use cofferdam_model::FileChange;
-use cofferdam_runtime_process::layer::{Began, Layer, Stack, Watch, commit, diff};
+use cofferdam_runtime::ChangeList;
+use cofferdam_runtime_process::layer::{Began, Desk, Layer, Stack, Watch, commit, diff};
 use std::error::Error;
 use std::fs;
 use std::io::{self, Write};
@@ -33,7 +33,7 @@ fn measure(name: &str, at: &Path) -> Sample {
     match name {
         "rollback" => rollback(at),
         "diff" => ours(&Ground::make(at, true, None)?, |layer, _, _| {
-            diff(layer)?;
+            diff(layer, &layer.workdir_path)?;
             Ok(())
         }),
         "commit modified" => kept(&Ground::make(at, true, None)?),
@@ -94,7 +94,7 @@ impl Ground {
 
 fn ours(
     ground: &Ground,
-    act: impl FnOnce(&Layer, &[FileChange], &Path) -> Result<(), Box<dyn Error>>,
+    act: impl FnOnce(&Layer, &ChangeList, &Path) -> Result<(), Box<dyn Error>>,
 ) -> Sample {
     let open = |path: &Path| fs::File::open(path).map(Into::into);
     let layer = Layer {
@@ -109,7 +109,7 @@ fn ours(
         linked: false,
         in_use: false,
     };
-    let changes = diff(&layer)?;
+    let changes = diff(&layer, &layer.workdir_path)?;
     let begin = Instant::now();
     act(&layer, &changes, &ground.session)?;
     Ok(begin.elapsed().as_secs_f64() * 1e3)
@@ -117,7 +117,12 @@ fn ours(
 
 fn kept(ground: &Ground) -> Sample {
     ours(ground, |layer, changes, session| {
-        let done = commit(layer, changes, session, Watch::default())?;
+        let done = commit(
+            layer,
+            changes,
+            Desk { session, conflicts: &session.with_extension("aside") },
+            Watch::default(),
+        )?;
         match (done.applied, done.skipped.as_slice()) {
             (1000, []) => Ok(()),
             other => Err(format!("not what was to be kept: {other:?}").into()),

@@ -399,7 +399,7 @@ fn furnish(m: &mut Making) -> Result<(), Failure> {
 }
 
 pub(crate) fn scratch(m: &Making) -> Scratch {
-    Scratch { bytes: m.limits.scratch, inodes: m.limits.inodes }
+    Scratch { bytes: m.limits.scratch, inodes: m.limits.inodes, allowed: m.limits.allowed_inodes }
 }
 
 pub(crate) fn hearing(errno: rustix::io::Errno) -> RuntimeError {

@@ -232,6 +232,7 @@ fn boot_in(dir: &Path, network: Network) -> Result<EnforcementReport, RuntimeErr
         require: Vec::new(),
         accept: Vec::new(),
         layer: dir.join("layer"),
+        conflicts: dir.join("conflicts"),
         base: Default::default(),
         staging: dir.join("staging"),
         ranges: PathBuf::from("/run/cofferdam/ranges"),

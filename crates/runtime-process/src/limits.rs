@@ -7,8 +7,8 @@ use cofferdam_model::{Bytes, LayerPlace, LimitHit, Limits};
 const PIDS: u32 = 4_096;
 const FILES: u32 = 65_536;
 const SCRATCH_MOST: u64 = 8 << 30;
-/// What every sandbox has in its scratch space before anything runs in it.
-const SKELETON: u64 = 64;
+/// More than any sandbox has in its scratch space before anything runs in it; then the limit is set.
+const SKELETON: u64 = 65_536;
 
 /// Resolved limits.
 #[derive(Debug, Clone, Copy)]
@@ -17,10 +17,10 @@ pub(crate) struct Resolved {
     pub(crate) files: u32,
     /// Size of the memory file system for everything writable.
     pub(crate) scratch: u64,
-    /// How many files fit in it.
+    /// How many files fit in it, at first.
     pub(crate) inodes: u64,
-    /// The same without what every sandbox has there, as it was asked for.
-    told_inodes: u64,
+    /// How many the inside may make in it, where that was asked for.
+    pub(crate) allowed_inodes: Option<u64>,
     /// Whether the work dir's layer lives in that file system, where its limit holds.
     pub(crate) layer_in_scratch: bool,
 }
@@ -40,7 +40,7 @@ pub(crate) fn resolve(asked: &Limits, place: LayerPlace, pausable: bool) -> Reso
         files: asked.files.unwrap_or(FILES),
         scratch,
         inodes: asked.inodes.map_or(inodes(scratch), |asked| asked + SKELETON),
-        told_inodes: asked.inodes.unwrap_or(inodes(scratch)),
+        allowed_inodes: asked.inodes,
         layer_in_scratch: place == LayerPlace::Memory,
     }
 }
@@ -56,6 +56,11 @@ fn inodes(bytes: u64) -> u64 {
 }
 
 impl Resolved {
+    /// How many files and directories there may be.
+    pub(crate) fn files_told(&self) -> u64 {
+        self.allowed_inodes.unwrap_or(self.inodes)
+    }
+
     /// The limits on files, where they are reached and that was not told yet. What is not to be seen from outside is not
     /// told.
     pub(crate) fn full(&self, layer: Option<&Layer>, told: &mut Told) -> Vec<LimitHit> {
@@ -65,8 +70,8 @@ impl Resolved {
             ("disk", self.scratch, format!("full: disk limit {}", Bytes(self.scratch))),
             (
                 "inodes",
-                self.told_inodes,
-                format!("full: limit of {} files and directories", self.told_inodes),
+                self.files_told(),
+                format!("full: limit of {} files and directories", self.files_told()),
             ),
         ];
         let full = [now.f_bfree == 0, now.f_ffree == 0];

@@ -94,6 +94,8 @@ pub(crate) struct Inherited {
 pub(crate) struct Scratch {
     pub(crate) bytes: u64,
     pub(crate) inodes: u64,
+    /// How many the inside may make, where that was asked for: what is there before it begins does not count.
+    pub(crate) allowed: Option<u64>,
 }
 
 /// What the child does first, whatever else is decided: it takes as long as deciding the rest does.
@@ -184,6 +186,9 @@ pub(crate) fn operations(d: &Decided<'_>) -> Vec<Op> {
     scene::proc(d, &mut ops);
     scene::programs(d, &mut ops);
     scene::places(d, &mut ops);
+    if matches!(d.room, Room::Only | Room::First) {
+        scene::allow_files(d, &mut ops);
+    }
     join_groups(d, &mut ops);
     close_root(d, &mut ops);
     finish_namespaces(d, &mut ops);
@@ -237,6 +242,7 @@ pub(crate) fn late(d: &Decided<'_>, room: RawFd, guest: RawFd) -> Vec<Op> {
     scene::files(d, &mut ops);
     scene::layers(d, &mut ops);
     scene::carry(d, &mut ops);
+    scene::allow_files(d, &mut ops);
     ops.push(Op::Join { namespace: room, kind: Kept::Mounts });
     ops.push(Op::Writable { at: c("/") });
     ops.push(Op::Enter { at: c("/") });
@@ -397,7 +403,7 @@ mod tests {
             base: &[],
             system: &[],
             room: Room::Only,
-            scratch: Scratch { bytes: 1 << 20, inodes: 100 },
+            scratch: Scratch { bytes: 1 << 20, inodes: 100, allowed: None },
             ahead: None,
             idmapped: false,
             rlimits: vec![(Resource::Core, 0)],

@@ -366,7 +366,7 @@ fn limits(o: &Observed<'_>, seen: &Seen) -> Vec<Control> {
         line(
             "limit.disk",
             disk,
-            format!("{} in {} files for {what}", Bytes(o.limits.scratch), o.limits.inodes),
+            format!("{} in {} files for {what}", Bytes(o.limits.scratch), o.limits.files_told()),
             json!({ "size": scratch, "inodes": inodes }),
         ),
     ]

@@ -17,7 +17,7 @@ use crate::rooted;
 use crate::supervise;
 use crate::users::{Users, Way};
 use cofferdam_model::{EnforcementReport, FileDifference, Provenance};
-use cofferdam_runtime::{Agrees, Base, Committed, RuntimeError, SandboxSpec};
+use cofferdam_runtime::{Agrees, Base, ChangeList, Committed, RuntimeError, SandboxSpec};
 use rustix::thread::UnshareFlags;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
@@ -234,10 +234,10 @@ fn renew(
     keep: bool,
     agrees: Agrees<'_>,
 ) -> Result<Committed, RuntimeError> {
-    let Some(own) = &m.layer else { return agrees(&[]).map(|()| Committed::default()) };
+    let Some(own) = &m.layer else { return agrees(&ChangeList::default()).map(|()| Committed::default()) };
     // Until that is said, what is closed stays closed.
     let mut whole = whole(m, own, true)?;
-    let mut changes = layer::diff(&whole)?;
+    let mut changes = layer::diff(&whole, spare(&m.spec))?;
     agrees(&changes)?;
     if !keep {
         drop(whole);
@@ -247,14 +247,24 @@ fn renew(
     if !whole.by_root {
         // What its owner has closed to itself is opened by looking at it.
         whole.in_use = false;
-        changes = layer::diff(&whole)?;
+        changes = layer::diff(&whole, spare(&m.spec))?;
     }
-    let committed = layer::commit(&whole, &changes, &m.spec.layer, Watch::default())?;
+    let committed = layer::commit(&whole, &changes, desk(&m.spec), Watch::default())?;
     drop(whole);
     // The work dir has all of it now.
     m.spec.base = Base::default();
     m.began = layer::Began::now();
     begin_layer(m, rooms).map(|()| committed)
+}
+
+/// Where a commit of this session writes.
+pub(crate) fn desk(spec: &SandboxSpec) -> layer::Desk<'_> {
+    layer::Desk { session: &spec.layer, conflicts: &spec.conflicts }
+}
+
+/// Where a file without a name can be made, of whatever size.
+pub(crate) fn spare(spec: &SandboxSpec) -> &Path {
+    spec.layer.parent().unwrap_or(Path::new("/"))
 }
 
 /// Another layer of the session's own, over what lies beneath.
@@ -452,7 +462,9 @@ pub(crate) fn difference(
         let (diff, omitted) = if texts { text(&seen, &change) } else { (None, None) };
         FileDifference { change, diff, omitted }
     };
-    Ok(layer::diff(&seen)?.into_iter().map(told).collect())
+    let found = layer::diff(&seen, spare(&m.spec))?;
+    let all = found.iter().map(|change| change.map(|change| told(change.into_owned())));
+    all.collect::<Result<_, _>>().map_err(RuntimeError::io("read the list of changes"))
 }
 
 fn text(layer: &Layer, change: &cofferdam_model::FileChange) -> (Option<String>, Option<String>) {

@@ -8,12 +8,11 @@ use crate::room::{self, Rooms};
 use crate::users::{USER, Way, user_name};
 use crate::watch::Ear;
 use cofferdam_model::{
-    Counters, EnforcementReport, FileChange, FileDifference, LimitHit, Profile, Provenance, SkippedChange,
-    Tier, Usage,
+    Counters, EnforcementReport, FileDifference, LimitHit, Profile, Provenance, SkippedChange, Tier, Usage,
 };
 use cofferdam_runtime::{
-    Agrees, Base, Committed, Doors, Finished, Identity, Refuses, RuntimeError, Sandbox, SandboxSpec,
-    Standing, Witness,
+    Agrees, Base, ChangeList, Committed, Doors, Finished, Identity, Refuses, RuntimeError, Sandbox,
+    SandboxSpec, Standing, Witness,
 };
 use rustix::process::{Signal, WaitId, WaitIdOptions};
 use std::os::fd::{BorrowedFd, OwnedFd};
@@ -23,7 +22,7 @@ use std::sync::Arc;
 pub(crate) struct ProcessSandbox {
     standing: Standing<Making, Failure>,
     report: EnforcementReport,
-    changes: Option<Arc<Vec<FileChange>>>,
+    changes: Option<Arc<ChangeList>>,
     rooms: Option<Rooms>,
     told: Told,
     finished: Option<Finished>,
@@ -141,14 +140,14 @@ impl Sandbox for ProcessSandbox {
         Ok(finished)
     }
 
-    fn changes(&mut self) -> Result<Arc<Vec<FileChange>>, RuntimeError> {
+    fn changes(&mut self) -> Result<Arc<ChangeList>, RuntimeError> {
         if let Some(changes) = &self.changes {
             return Ok(changes.clone());
         }
         room::bring_together(&mut self.standing.context)?;
         let changes = Arc::new(match &self.making().layer {
-            Some(layer) => layer::diff(layer)?,
-            None => Vec::new(),
+            Some(layer) => layer::diff(layer, room::spare(&self.making().spec))?,
+            None => ChangeList::default(),
         });
         self.changes = Some(changes.clone());
         Ok(changes)
@@ -156,19 +155,26 @@ impl Sandbox for ProcessSandbox {
 
     fn withhold(&mut self, refuses: Refuses<'_>) -> Result<Vec<SkippedChange>, RuntimeError> {
         let changes = self.changes()?;
-        let (refused, skipped): (Vec<&FileChange>, Vec<SkippedChange>) = changes
-            .iter()
-            .filter_map(|change| Some((change, refuses(change)?)))
-            .map(|(change, reason)| (change, SkippedChange { path: change.path.clone(), reason }))
-            .unzip();
+        let mut refused = Vec::new();
+        let mut skipped = Vec::new();
+        for change in changes.iter() {
+            let change = change.map_err(RuntimeError::io("read the list of changes"))?;
+            if let Some(reason) = refuses(&change) {
+                skipped.push(SkippedChange::new(change.path.clone(), reason));
+                refused.push(change.into_owned());
+            }
+        }
         let Some(layer) = self.making().layer.as_ref().filter(|_| !refused.is_empty()) else {
             return Ok(skipped);
         };
         layer::withhold(layer, &refused)?;
-        let left = layer::diff(layer)?;
-        if let Some(stuck) = left.iter().find(|change| refuses(change).is_some()) {
-            let what = format!("{} is not to be kept, and cannot be left out on its own", stuck.path);
-            return Err(RuntimeError::Refused { what, fix: "discard the changes".into() });
+        let left = layer::diff(layer, room::spare(&self.making().spec))?;
+        for change in left.iter() {
+            let change = change.map_err(RuntimeError::io("read the list of changes"))?;
+            if refuses(&change).is_some() {
+                let what = format!("{} is not to be kept, and cannot be left out on its own", change.path);
+                return Err(RuntimeError::Refused { what, fix: "discard the changes".into() });
+            }
         }
         self.changes = Some(Arc::new(left));
         Ok(skipped)
@@ -177,7 +183,7 @@ impl Sandbox for ProcessSandbox {
     fn commit(&mut self) -> Result<Committed, RuntimeError> {
         let changes = self.changes()?;
         let Some(layer) = &self.making().layer else { return Ok(Committed::default()) };
-        layer::commit(layer, &changes, &self.making().spec.layer, layer::Watch::default())
+        layer::commit(layer, &changes, room::desk(&self.making().spec), layer::Watch::default())
     }
 
     fn is_occupied(&self) -> bool {

@@ -439,6 +439,7 @@ fn around(start: &Start<'_>) -> SandboxSpec {
         require: Vec::new(),
         accept: spec.accept.clone(),
         layer: spec.layer.with_extension("vmm"),
+        conflicts: spec.conflicts.clone(),
         base: Base::default(),
         staging: spec.staging.clone(),
         ranges: spec.ranges.clone(),

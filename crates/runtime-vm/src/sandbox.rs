@@ -14,12 +14,10 @@ use crate::vmm::{Told, Vmm};
 use cofferdam_guest::wire::{Attach, Kind, put};
 use cofferdam_inside::Mark;
 use cofferdam_inside::wire::{Ask, Made, PIECE, Tell, send_piece};
-use cofferdam_model::{
-    Counters, EnforcementReport, FileChange, FileDifference, Provenance, RawPath, SkippedChange,
-};
+use cofferdam_model::{Counters, EnforcementReport, FileDifference, Provenance, RawPath, SkippedChange};
 use cofferdam_runtime::{
-    Agrees, Base, Committed, Doors, Finished, Identity, Refuses, RuntimeError, Sandbox, SandboxSpec,
-    ShownFile, Witness,
+    Agrees, Base, ChangeList, Committed, Doors, Finished, Identity, Refuses, RuntimeError, Sandbox,
+    SandboxSpec, ShownFile, Witness,
 };
 use cofferdam_runtime_process::layer::{self, Began, Layer};
 use cofferdam_runtime_process::{Look, layer_of};
@@ -60,7 +58,7 @@ pub(crate) struct VmSandbox {
     /// Who is told of system calls.
     witness: Option<Arc<dyn Witness>>,
     layer: Option<Layer>,
-    changes: Option<Arc<Vec<FileChange>>>,
+    changes: Option<Arc<ChangeList>>,
     finished: Option<Finished>,
 }
 
@@ -216,6 +214,11 @@ impl VmSandbox {
         }
     }
 
+    /// Where a file without a name can be made, of whatever size.
+    fn spare(&self) -> &Path {
+        self.spec.layer.parent().unwrap_or(Path::new("/"))
+    }
+
     fn room_for_changes(&self) -> u64 {
         asked::room(&self.spec, self.template.manifest.size)
     }
@@ -336,28 +339,41 @@ impl Sandbox for VmSandbox {
         taken.map(|()| finished)
     }
 
-    fn changes(&mut self) -> Result<Arc<Vec<FileChange>>, RuntimeError> {
+    fn changes(&mut self) -> Result<Arc<ChangeList>, RuntimeError> {
         if let Some(changes) = &self.changes {
             return Ok(changes.clone());
         }
-        let changes = Arc::new(self.layer.as_ref().map(layer::diff).transpose()?.unwrap_or_default());
+        let changes = Arc::new(
+            self.layer
+                .as_ref()
+                .map(|layer| layer::diff(layer, self.spare()))
+                .transpose()?
+                .unwrap_or_default(),
+        );
         self.changes = Some(changes.clone());
         Ok(changes)
     }
 
     fn withhold(&mut self, refuses: Refuses<'_>) -> Result<Vec<SkippedChange>, RuntimeError> {
         let changes = self.changes()?;
-        let (refused, skipped): (Vec<&FileChange>, Vec<SkippedChange>) = changes
-            .iter()
-            .filter_map(|change| Some((change, refuses(change)?)))
-            .map(|(change, reason)| (change, SkippedChange { path: change.path.clone(), reason }))
-            .unzip();
+        let mut refused = Vec::new();
+        let mut skipped = Vec::new();
+        for change in changes.iter() {
+            let change = change.map_err(RuntimeError::io("read the list of changes"))?;
+            if let Some(reason) = refuses(&change) {
+                skipped.push(SkippedChange::new(change.path.clone(), reason));
+                refused.push(change.into_owned());
+            }
+        }
         let Some(layer) = self.layer.as_ref().filter(|_| !refused.is_empty()) else { return Ok(skipped) };
         layer::withhold(layer, &refused)?;
-        let left = layer::diff(layer)?;
-        if let Some(stuck) = left.iter().find(|change| refuses(change).is_some()) {
-            let what = format!("{} is not to be kept, and cannot be left out on its own", stuck.path);
-            return Err(crate::kernel::refused(what, "discard the changes"));
+        let left = layer::diff(layer, self.spare())?;
+        for change in left.iter() {
+            let change = change.map_err(RuntimeError::io("read the list of changes"))?;
+            if refuses(&change).is_some() {
+                let what = format!("{} is not to be kept, and cannot be left out on its own", change.path);
+                return Err(RuntimeError::Refused { what, fix: "discard the changes".into() });
+            }
         }
         self.changes = Some(Arc::new(left));
         Ok(skipped)
@@ -366,7 +382,8 @@ impl Sandbox for VmSandbox {
     fn commit(&mut self) -> Result<Committed, RuntimeError> {
         let changes = self.changes()?;
         let Some(layer) = &self.layer else { return Ok(Committed::default()) };
-        layer::commit(layer, &changes, &self.spec.layer, layer::Watch::default())
+        let desk = layer::Desk { session: &self.spec.layer, conflicts: &self.spec.conflicts };
+        layer::commit(layer, &changes, desk, layer::Watch::default())
     }
 
     fn is_occupied(&self) -> bool {
@@ -415,7 +432,8 @@ impl Sandbox for VmSandbox {
         if self.depth == 0 {
             // Dropped in any case: what is written after this look goes with the rest.
             let found = self.difference(false, true)?;
-            agrees(&found.into_iter().map(|difference| difference.change).collect::<Vec<_>>())?;
+            let found: Vec<_> = found.into_iter().map(|difference| difference.change).collect();
+            agrees(&found.into())?;
         }
         self.rearrange(|mark| Ask::Settle { keep, mark })?;
         self.depth = self.depth.saturating_sub(1);

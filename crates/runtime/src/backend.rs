@@ -1,5 +1,6 @@
 //! The contract between the engine and a tier.
 
+use crate::ChangeList;
 use cofferdam_model::{
     BlockedAttempt, Counters, EnforcementReport, FileChange, FileDifference, LayerPlace, LimitHit, Limits,
     Mount, Profile, Provenance, SessionId, SkippedChange, SyscallSeen, Syscalls, Tier, Usage, UserMode,
@@ -50,6 +51,8 @@ pub struct SandboxSpec {
     pub accept: Vec<Weakness>,
     /// A directory of our own for this session's writable layer; made and removed by the tier.
     pub layer: PathBuf,
+    /// Where what a commit leaves out is kept, a directory for each commit.
+    pub conflicts: PathBuf,
     /// What lies between it and the work dir.
     pub base: Base,
     /// A directory of our own with empty directories `root`, `scratch` and `lower`, where a new root is put together.
@@ -58,7 +61,7 @@ pub struct SandboxSpec {
     pub ranges: PathBuf,
 }
 
-/// The files of an image as the root of a sandbox. Changes to them go to a layer of the session's own.
+/// The files of an image as the root of a sandbox. ChangeList to them go to a layer of the session's own.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Root {
     /// Where they are. Nobody changes them.
@@ -183,6 +186,8 @@ pub struct Finished {
 pub struct Committed {
     pub applied: u64,
     pub skipped: Vec<SkippedChange>,
+    /// What the inside's versions of those are kept under.
+    pub aside: Option<String>,
 }
 
 pub trait Backend {
@@ -236,7 +241,7 @@ pub struct Waits<'a> {
 pub type Refuses<'a> = &'a dyn Fn(&FileChange) -> Option<String>;
 
 /// Hears what is about to be kept or dropped. Who says no leaves it as it is.
-pub type Agrees<'a> = &'a mut dyn FnMut(&[FileChange]) -> Result<(), RuntimeError>;
+pub type Agrees<'a> = &'a mut dyn FnMut(&ChangeList) -> Result<(), RuntimeError>;
 
 /// A running sandbox. Dropping it ends every process in it and removes all that was made for it.
 pub trait Sandbox {
@@ -287,8 +292,8 @@ pub trait Sandbox {
     /// yet told.
     fn finish(&mut self) -> Result<Finished, RuntimeError>;
 
-    /// What the session did to its work dir. Only after `finish`. There may be millions: all share the one list.
-    fn changes(&mut self) -> Result<Arc<Vec<FileChange>>, RuntimeError>;
+    /// What the session did to its work dir. Only after `finish`. All share the one list.
+    fn changes(&mut self) -> Result<Arc<ChangeList>, RuntimeError>;
 
     /// Takes those changes out that are refused, each with the reason. Only after `finish`.
     fn withhold(&mut self, _: Refuses<'_>) -> Result<Vec<SkippedChange>, RuntimeError> {

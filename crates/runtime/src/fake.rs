@@ -1,8 +1,8 @@
 //! A tier made of memory, for testing what stands above: it starts nothing and reports what it is told to.
 
 use crate::{
-    Agrees, Backend, Base, Begun, Committed, Doors, Finished, Identity, Probe, RuntimeError, Sandbox,
-    SandboxSpec,
+    Agrees, Backend, Base, Begun, ChangeList, Committed, Doors, Finished, Identity, Probe, RuntimeError,
+    Sandbox, SandboxSpec,
 };
 use cofferdam_model::{Counters, EnforcementReport, FileChange, FileDifference, Provenance, Tier};
 use std::io::pipe;
@@ -100,12 +100,12 @@ impl Sandbox for FakeSandbox {
         Ok(Finished::default())
     }
 
-    fn changes(&mut self) -> Result<Arc<Vec<FileChange>>, RuntimeError> {
-        Ok(Arc::new(self.changes.clone()))
+    fn changes(&mut self) -> Result<Arc<ChangeList>, RuntimeError> {
+        Ok(Arc::new(self.changes.clone().into()))
     }
 
     fn commit(&mut self) -> Result<Committed, RuntimeError> {
-        Ok(Committed { applied: self.changes.len() as u64, skipped: Vec::new() })
+        Ok(Committed { applied: self.changes.len() as u64, skipped: Vec::new(), aside: None })
     }
 
     fn is_occupied(&self) -> bool {

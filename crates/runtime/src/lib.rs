@@ -4,6 +4,7 @@
 //! A tier is a crate of its own that implements `Backend`. Nothing here touches the host.
 
 mod backend;
+mod change_list;
 mod fake;
 mod recipe;
 
@@ -11,6 +12,7 @@ pub use backend::{
     Agrees, Backend, Base, Begun, Callers, Committed, Doors, Finished, Heard, Identity, Network, Probe,
     Refuses, Root, RuntimeError, Sandbox, SandboxSpec, ShownFile, Waits, Witness,
 };
+pub use change_list::{ChangeList, Gathering};
 pub use fake::FakeBackend;
 pub use recipe::{Fault, Injected, Recipe, Standing, Step};
 

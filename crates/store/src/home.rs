@@ -95,6 +95,11 @@ impl Home {
         self.layers_dir().join(id.as_str())
     }
 
+    /// What commits left out, because it was changed outside as well: the inside's versions.
+    pub fn conflicts_dir(&self) -> PathBuf {
+        self.root.join("conflicts")
+    }
+
     /// Layers that nobody changes any more.
     pub fn frozen_dir(&self) -> PathBuf {
         self.root.join("frozen")

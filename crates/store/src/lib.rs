@@ -11,6 +11,7 @@
 //!   traces/<id>/            bundles
 //!   next/                   an empty bundle for the next trace, made ahead
 //!   layers/<id>/            writable layers of running sessions, and journals of commits
+//!   conflicts/<name>/       what commits left out: the inside's versions of what was changed outside as well
 //!   live/<id>.sock          where a running session is reached
 //!   vault.sealed            secrets, encrypted; with vault.key (unless another key is chosen) and vault.lock
 //!   staging/*/              always empty outside; sandboxes are put together on them

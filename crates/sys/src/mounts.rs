@@ -10,6 +10,7 @@ use rustix::mount::{
     UnmountFlags,
 };
 use std::ffi::{CStr, CString};
+use std::io::Write;
 
 const ATTR_RDONLY: u64 = 0x1;
 const ATTR_NOSUID: u64 = 0x2;
@@ -57,6 +58,16 @@ pub(crate) fn tmpfs(at: &CStr, options: &CStr, attr: Attr) -> Result<(), Errno> 
 pub(crate) fn resize(at: &CStr, options: &CStr) -> Result<(), Errno> {
     let flags = rustix::mount::MountFlags::NOSUID | rustix::mount::MountFlags::NODEV;
     rustix::mount::mount_remount(at, flags, options)
+}
+
+/// So many files more than there are. Allocates nothing: a child that shares our memory comes here.
+pub(crate) fn allow_files(at: &CStr, more: u64) -> Result<(), Errno> {
+    let now = rustix::fs::statvfs(at)?;
+    let most = (now.f_files - now.f_ffree).checked_add(more).ok_or(Errno::OVERFLOW)?;
+    let mut text = [0u8; 48];
+    // The rest of it is the zero that ends it.
+    write!(&mut text[..47], "nr_inodes={most}").map_err(|_| Errno::OVERFLOW)?;
+    resize(at, CStr::from_bytes_until_nul(&text).map_err(|_| Errno::INVAL)?)
 }
 
 /// A recursive bind whose attributes hold from the moment it can be seen.

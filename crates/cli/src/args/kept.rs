@@ -1,4 +1,5 @@
-//! `cofferdam pool`, `cofferdam volume` and `cofferdam image`: what is kept for sessions that are yet to be.
+//! `cofferdam pool`, `cofferdam volume` and `cofferdam image`: what is kept for sessions that are yet to be; and
+//! `cofferdam conflict`, what is kept of those that were.
 
 use clap::{Args, Subcommand};
 use cofferdam_model::{Bytes, ImageName, VolumeName};
@@ -10,6 +11,45 @@ pub(crate) enum PoolCommand {
     Ls,
     /// Keep so many of each kind that is asked for; 0 for none
     Set { size: usize },
+}
+
+#[derive(Subcommand)]
+pub(crate) enum ConflictCommand {
+    /// List the commits that left something out
+    Ls,
+    /// Tell what one left out, and why; with a path, print the inside's version of that file
+    Show {
+        /// A name, the beginning of one, or `latest`
+        name: String,
+        /// In the work dir
+        path: Option<PathBuf>,
+    },
+    /// Show what would change in the work dir if the inside's versions were taken
+    Diff {
+        /// A name, the beginning of one, or `latest`
+        name: String,
+        /// Only these [default: all]
+        paths: Vec<PathBuf>,
+    },
+    /// Put the inside's versions into the work dir where nothing stands in their place: exit 1 where something does
+    Take {
+        /// A name, the beginning of one, or `latest`
+        name: String,
+        /// Only these [default: all]
+        paths: Vec<PathBuf>,
+        /// Into this directory, which is there, and not into the work dir
+        #[arg(long, value_name = "DIR")]
+        to: Option<PathBuf>,
+        /// Replace what stands in their place
+        #[arg(long)]
+        over: bool,
+    },
+    /// Remove what is kept of a commit
+    Rm {
+        /// Names, beginnings of names, or `latest`
+        #[arg(required = true)]
+        names: Vec<String>,
+    },
 }
 
 #[derive(Subcommand)]

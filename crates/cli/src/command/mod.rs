@@ -3,6 +3,7 @@
 pub(crate) mod apikey;
 pub(crate) mod approve;
 pub(crate) mod compare;
+pub(crate) mod conflict;
 pub(crate) mod doctor;
 pub(crate) mod escape;
 pub(crate) mod eval;

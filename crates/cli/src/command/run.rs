@@ -1,11 +1,12 @@
 //! `cofferdam run`: one command, one sandbox, one trace. Input, output and exit code are the command's own.
 
+use super::conflict::left_out;
 use super::trace_out::TraceOut;
 use crate::args;
 use crate::output::{Failure, Output};
 use crate::story::{fit, printable, wrap};
-use cofferdam_engine::{Early, Engine, Outcome, Run, Stdio, load_spec};
-use cofferdam_model::{ChangeOp, Changes, Exit, FileChange, SessionSpec};
+use cofferdam_engine::{ChangeList, Early, Engine, Outcome, Run, Stdio, load_spec};
+use cofferdam_model::{ChangeOp, Changes, Exit, SessionSpec};
 use serde_json::json;
 use std::fs::File;
 use std::io::{self, BufRead, IsTerminal, Write};
@@ -132,11 +133,11 @@ fn default_changes() -> Changes {
 }
 
 /// Lists the changes and asks. No answer, or no terminal, is a no.
-pub(crate) fn ask(changes: &[FileChange]) -> bool {
+pub(crate) fn ask(changes: &ChangeList) -> bool {
     let mut err = io::stderr().lock();
     let plural = if changes.len() == 1 { "" } else { "s" };
     let _ = writeln!(err, "\ncofferdam: the command changed {} path{plural}:", changes.len());
-    for change in changes.iter().take(20) {
+    for change in changes.first().iter().take(20) {
         let _ = writeln!(err, "  {} {}", mark(change.op), change.path);
     }
     if changes.len() > 20 {
@@ -215,9 +216,7 @@ pub(crate) fn report(outcome: &Outcome, output: &Output) {
         _ => {}
     }
     if let Some(decided) = &outcome.decided {
-        for skipped in &decided.skipped {
-            output.remark(format!("not kept: {}: {}", skipped.path, skipped.reason));
-        }
+        left_out(decided, output);
         if output.verbose {
             let verb = if decided.kept { "kept" } else { "discarded" };
             let (c, m, r, d) = (decided.created, decided.modified, decided.renamed, decided.deleted);

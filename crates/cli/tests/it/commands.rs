@@ -56,6 +56,8 @@ fn the_commands_are_these() {
       policy       Check, explain and test policy files
       approve      Answer requests that wait for a person
       session      Make, see, use and change sessions that live
+      conflict     See and take what a commit left out, because it was changed
+                   outside as well
       mcp          Judge and record what tools do
       record       Run a suite and store its traces as the baseline
       gate         Run a suite, compare it with its baseline, and say pass, fail or

@@ -114,6 +114,21 @@ fn only_so_many_files_can_be_made() {
             let fewer = script.replace("2000", "900");
             site.sh(&fewer).with(&["--inodes", "1000", "--changes", "discard"]).exits(0);
         }
+        // Exactly so many, whatever the sandbox itself has there: the last of them is made, and none after it.
+        const COUNT: &str = "n=0; while true > f$n; do n=$((n + 1)); done 2> /dev/null; echo $n";
+        for place in [".", "/tmp", "/dev/shm", "$HOME"] {
+            for most in ["1", "100", "1000"] {
+                let script = format!("cd {place}; {COUNT}");
+                let made = site.sh(&script).with(&["--inodes", most, "--changes", "discard"]).done().out();
+                assert_eq!(made.trim(), most, "{place}");
+            }
+        }
+        let hall = crate::live::Hall(site);
+        let id = hall.create(&["--inodes", "100"]);
+        assert_eq!(hall.exec(&id, &format!("cd /tmp; {COUNT}")).done().out(), "100\n");
+        hall.exec(&id, "cd /tmp; rm f*; mkdir d; cd d; : > a; : > b").exits(0);
+        assert_eq!(hall.exec(&id, COUNT).done().out(), "97\n", "what is there counts, wherever it is");
+        hall.call(&["kill", &id, "--changes", "discard"]).exits(0);
         let refused = site.run(&["true"]).with(&["--inodes", "9", "--layer", "disk"]).exits(125).err();
         assert!(refused.contains("limits.inodes"), "{refused}");
     });

@@ -185,6 +185,7 @@ fn time_is_over_in_the_middle_of_a_command() {
         let id = hall.create(&["--ttl", "2s"]);
         let done = hall.exec(&id, &format!("echo kept > file; : {mark}; sleep 1000; :")).exits(137);
         assert!(done.err().contains("its time was over"), "{}", done.err());
+        assert_eq!(site.read("file"), "kept\n", "who is told of the end finds what it left");
         eventually("the session to end", || {
             (hall.call(&["ls", "--json"]).done().out().trim() == "[]").then_some(())
         });
@@ -248,6 +249,8 @@ fn a_command_is_ended_alone() {
         eventually("its output", || (hall.call(&["logs", "one"]).done().out() == "begun\n").then_some(()));
         hall.call(&["kill", "one", "--exec", "3"]).exits(0);
         assert_eq!(hall.call(&["logs", "-f", "one", "3"]).exits(0).out(), "begun\n");
+        let told = hall.call(&["logs", "one", "3", "--json"]).exits(0).out();
+        assert_eq!(told, "{\"exec\":3,\"text\":\"begun\\n\"}\n");
         eventually("the commands to be gone", || processes_with(&mark).is_empty().then_some(()));
         assert_eq!(hall.show(&id)["execs"][2]["exit"]["signal"], 9);
         hall.exec("one", "exit 3").exits(3);

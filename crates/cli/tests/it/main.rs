@@ -9,6 +9,8 @@ mod changes;
 #[cfg(test)]
 mod commands;
 #[cfg(test)]
+mod conflict;
+#[cfg(test)]
 mod copy;
 #[cfg(test)]
 mod crash;

@@ -103,6 +103,50 @@ fn a_copy_is_what_a_new_interpreter_would_be() {
     });
 }
 
+/// As those of pyenv are: a program of the same name that changes the environment and executes the one it chooses.
+const SHIM: &str = "#!/bin/bash\nexport PYENV_ROOT=\"${0%/shims/*}\" PYENV_DIR=\"$PWD\" PYENV_VERSION=3\n\
+    export PATH=\"$PYENV_ROOT/versions/3/bin:$PATH\"\nexec /usr/bin/python3 \"$@\"\n";
+
+#[test]
+fn an_interpreter_behind_a_shim_is_copied_where_the_shim_would_choose_it() {
+    let site = crate::site();
+    let hall = Hall(&site);
+    write(&site);
+    let shims = site.work().join("pyenv/shims");
+    let path = format!("PATH={}:/usr/bin:/bin", shims.display());
+    let shim = |text: &str| {
+        let file = site.write(shims.join("python3"), text);
+        std::fs::set_permissions(file, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    };
+    shim(SHIM);
+    let flags = ["--changes", "discard", "--env", &path];
+    let plain = hall.create(&flags);
+    let warm = hall.create(&[&flags[..], &["--warm", "python:colorsys,http.client"]].concat());
+    warmed(&hall, &warm);
+    assert_eq!(python(&hall, &plain, &["probe.py"]).1, "False\n");
+    for (name, _, _) in SCRIPTS {
+        let words = [&format!("sub/{name}.py"), "one", "two words"];
+        assert_eq!(python(&hall, &warm, &words), python(&hall, &plain, &words), "{name}");
+    }
+    // Where another version may be meant, the shim is asked.
+    hall.exec(&warm, "mkdir local; cp probe.py local; echo 2 > local/.python-version").exits(0);
+    assert_eq!(python(&hall, &warm, &["local/probe.py"]).1, "False\n");
+    assert_eq!(python(&hall, &warm, &["probe.py"]).1, "True\n");
+    hall.exec(&warm, "echo 2 > pyenv/version").exits(0);
+    assert_eq!(python(&hall, &warm, &["probe.py"]).1, "False\n");
+    for id in [&plain, &warm] {
+        hall.asks(&["kill", id]);
+    }
+    // One that is not known is not guessed at: every script is started by it.
+    shim(&SHIM.replace("exec ", "export OTHER=1\nexec "));
+    let warm = hall.create(&[&flags[..], &["--warm", "python:colorsys"]].concat());
+    for _ in 0..10 {
+        assert_eq!(python(&hall, &warm, &["probe.py"]).1, "False\n");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    hall.asks(&["kill", &warm]);
+}
+
 /// Whatever one script does is its own; whatever cannot be a copy is a new interpreter, and works.
 #[test]
 fn a_copy_leaves_nothing_and_what_cannot_be_one_is_started() {

@@ -243,7 +243,11 @@ impl Holder {
             exec.running = None;
             exec.doomed = None;
             exec.info = ExecInfo { output, exit: Some(exit), usage, ..exec.info.clone() };
-            exec.watcher.take().iter().for_each(|watcher| say_last(watcher, &last));
+            match (exec.watcher.take(), &mut self.last_words) {
+                (Some(watcher), Some(later)) => later.push((watcher, last)),
+                (Some(watcher), None) => say_last(&watcher, &last),
+                (None, _) => {}
+            }
             exec.hub.take().iter().for_each(|hub| hub.end(end.clone()));
         }
         Ok(())

@@ -18,11 +18,12 @@ use crate::standing::{Closing, Standing};
 use crate::{Engine, browser, nobody, tiers};
 use cofferdam_guest::wire;
 use cofferdam_model::{
-    Body, Changes, Counters, ExecInfo, Exit, FileChange, LimitHit, LiveState, SessionChanged, SessionId,
-    SessionInfo, SessionSpec, Usage,
+    Body, Changes, Counters, ExecInfo, Exit, LimitHit, LiveState, SessionChanged, SessionId, SessionInfo,
+    SessionSpec, Usage,
 };
 use cofferdam_runtime::{Base, Begun};
 use rustix::process::Signal;
+use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
 /// Between the hint that nobody watches and the end.
@@ -108,6 +109,8 @@ pub(super) struct Holder {
     pub(super) meter: Meter,
     /// The limits that were last reached, in words.
     pub(super) hit: Option<(Instant, String)>,
+    /// While it ends: what those who wait for commands are told once its changes are decided.
+    pub(super) last_words: Option<Vec<(UnixStream, Reply)>>,
     pub(super) by: String,
     pub(super) durable: bool,
 }
@@ -175,6 +178,7 @@ impl Holder {
             shelf: shelf.clone(),
             meter,
             hit: None,
+            last_words: None,
             by,
             durable,
         };
@@ -447,6 +451,7 @@ impl Holder {
                 let detail = if reply.is_some() { String::new() } else { reason.clone() };
                 self.changed("kill", &by, detail)?;
             }
+            self.last_words = Some(Vec::new());
             // Which limits it had reached is put on record when it is closed.
             self.standing.sandbox.finish()?;
             self.meter.read(self.state, self.standing.sandbox.counters(), Instant::now())?;
@@ -458,11 +463,13 @@ impl Holder {
         if let Err(error) = before {
             return self.fail(error, reply);
         }
+        let last_words = self.last_words.take().unwrap_or_default();
         let usage = self.usage;
         let decided_by = changes.is_some().then_some(by.as_str());
         let changes = changes.unwrap_or(self.spec.changes);
-        let decide = &mut |_: &[FileChange]| false;
+        let decide = &mut |_: &cofferdam_runtime::ChangeList| false;
         let closed = self.standing.close(Closing { exit, usage, changes, by: decided_by, decide, error });
+        last_words.iter().for_each(|(watcher, last)| say_last(watcher, last));
         let answer = match &closed {
             Ok(closed) => Reply::Ended { changes: closed.decided.clone() },
             Err(error) => Reply::error(error),
@@ -473,6 +480,7 @@ impl Holder {
     /// The guest cannot be trusted, or the trace not be written: nothing goes on.
     fn fail(mut self, error: EngineError, reply: Option<ReplyTo>) -> Over {
         let last = Reply::error(&error);
+        self.last_words.take().iter().flatten().for_each(|(watcher, last)| say_last(watcher, last));
         for exec in &mut self.execs {
             exec.watcher.take().iter().for_each(|watcher| say_last(watcher, &last));
             // Who reads it in this process would wait for ever.

@@ -41,4 +41,5 @@ mod transact;
 pub use exec::{LiveExec, LiveOutcome};
 pub use house::House;
 pub(crate) use mail::Mailbox;
+pub(crate) use operator::conflicts_kept;
 pub use supervisor::Log;

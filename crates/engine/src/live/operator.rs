@@ -30,6 +30,8 @@ pub(super) struct Operator {
     pub(super) most: usize,
     /// How long it stays written down what an ended one has used.
     keep_usage: Span,
+    /// How long the inside's versions stay of what a commit left out.
+    keep_conflicts: Span,
 }
 
 impl Default for Operator {
@@ -40,8 +42,14 @@ impl Default for Operator {
             perpetual: false,
             most: 256,
             keep_usage: Span(90 * 24 * HOUR),
+            keep_conflicts: Span(30 * 24 * HOUR),
         }
     }
+}
+
+/// How long what commits left out is kept; nothing where that cannot be told.
+pub(crate) fn conflicts_kept(home: &Home) -> Option<Duration> {
+    Operator::load(home).ok().map(|operator| operator.keep_conflicts.0.max(HOUR))
 }
 
 impl Operator {

@@ -10,10 +10,10 @@ use crate::error::EngineError;
 use crate::record::Recorder;
 use crate::standing::Standing;
 use cofferdam_model::{
-    Body, Event, FileChange, FileDifference, LiveState, SessionChanged, SessionId, Settled,
+    Body, ChangesDecided, Event, FileDifference, LiveState, SessionChanged, SessionId, Settled,
 };
 use cofferdam_policy::Policy;
-use cofferdam_runtime::RuntimeError;
+use cofferdam_runtime::{ChangeList, RuntimeError};
 use cofferdam_trace::Reader;
 use rustix::fs::{MemfdFlags, SeekFrom};
 use std::collections::BTreeMap;
@@ -194,9 +194,9 @@ impl Holder {
         let (effects, more) = if keep { Default::default() } else { self.effects()? };
         rescue::forget(&self.standing.home, &self.standing.session);
         let Standing { sandbox, recorder, shown_at, .. } = &mut self.standing;
-        let (mut changes, mut refused) = (Vec::new(), None);
+        let (mut decided, mut refused) = (None, None);
         let settled = sandbox.settle(keep, &mut |found| {
-            changes = found.to_vec();
+            decided = Some(crate::standing::decided(keep, by, found, Vec::new()));
             let agreed =
                 judged(policy.as_deref(), shown_at, found).and_then(|()| announce(recorder, what, by, found));
             agreed.map_err(|error| {
@@ -216,7 +216,9 @@ impl Holder {
                 return Err(error.into());
             }
         };
-        let decided = crate::standing::decided(keep, by, &changes, committed.skipped);
+        let decided =
+            decided.unwrap_or_else(|| crate::standing::decided(keep, by, &ChangeList::default(), Vec::new()));
+        let decided = ChangesDecided { aside: committed.aside, skipped: committed.skipped, ..decided };
         // The work dir holds all of it now; what was done to an image still lies beside it.
         if keep && self.standing.image.is_none() {
             self.shelf.let_go(&self.standing.session);
@@ -234,7 +236,7 @@ impl Holder {
         match self.standing.sandbox.difference(false, true) {
             Ok(found) => {
                 let found: Vec<_> = found.into_iter().map(|difference| difference.change).collect();
-                judged(Some(policy), &self.standing.shown_at, &found)
+                judged(Some(policy), &self.standing.shown_at, &found.into())
             }
             Err(RuntimeError::Refused { .. }) => Ok(()),
             Err(error) => Err(error.into()),
@@ -256,25 +258,27 @@ impl Holder {
 }
 
 /// All of it, or none.
-fn judged(policy: Option<&Policy>, shown_at: &Path, changes: &[FileChange]) -> Result<(), EngineError> {
+fn judged(policy: Option<&Policy>, shown_at: &Path, changes: &ChangeList) -> Result<(), EngineError> {
     let Some(policy) = policy else { return Ok(()) };
-    let refused = |change| crate::standing::refused(policy, shown_at, change);
-    match changes.iter().find_map(|change| Some((&change.path, refused(change)?))) {
-        Some((path, why)) => Err(EngineError::Declined(format!(
-            "{path} is not to be kept ({why}): undo it inside, or roll back"
-        ))),
-        None => Ok(()),
+    for change in changes.iter() {
+        let change =
+            change.map_err(|source| EngineError::Io { doing: "read the list of changes", source })?;
+        if let Some(why) = crate::standing::refused(policy, shown_at, &change) {
+            return Err(EngineError::Declined(format!(
+                "{} is not to be kept ({why}): undo it inside, or roll back",
+                change.path
+            )));
+        }
     }
+    Ok(())
 }
 
 /// On record, and signed, before anything of it happens.
-fn announce(recorder: &Recorder, what: &str, by: &str, changes: &[FileChange]) -> Result<(), EngineError> {
+fn announce(recorder: &Recorder, what: &str, by: &str, changes: &ChangeList) -> Result<(), EngineError> {
     let detail = "the session's own changes".into();
     let body = SessionChanged { what: what.into(), by: by.into(), detail };
     recorder.append(None, &Body::SessionChanged(body))?;
-    for change in changes {
-        recorder.append(None, &Body::FileChanged(change.clone()))?;
-    }
+    crate::standing::record(recorder, changes)?;
     recorder.checkpoint()
 }
 

@@ -17,10 +17,63 @@ LONGEST = 192 << 10
 ONCE = ("LANG", "LANGUAGE", "LC_", "PYTHON", "PYENV_", "PATH", "HOME", "LD_", "GLIBC_")
 # This one is read again.
 PATHS = "PYTHONPATH"
+# What a shim of pyenv adds, the shell that runs it, and an interpreter in the C locale. Whatever else changes the
+# environment on the way to an interpreter may go by the script or its directory, which are not known here.
+ADDED = (b"PYENV_", b"_PYENV_")
+ALSO = (b"PATH", b"PWD", b"SHLVL", b"LC_CTYPE")
+# Where a shim looks for the version that is wanted here.
+LOCAL = ".python-version"
 
 
 class Cannot(Exception):
     """Why this is to be left to a new interpreter."""
+
+
+class Way:
+    """How an interpreter came to be that was asked for with these variables: as it is, or by a shim."""
+
+    def __init__(self, asked):
+        self.asked = asked
+        found = dict(os.environb)
+        self.added = {name: value for name, value in found.items() if asked.get(name) != value}
+        self.program = sys.orig_argv[0]
+        self.is_shim = b"PYENV_VERSION" in self.added
+        strange = [name for name in self.added if not (name.startswith(ADDED) or name in ALSO)]
+        if strange or any(name not in found for name in asked):
+            raise Cannot(f"whatever starts it changes {os.fsdecode(b', '.join(strange))}")
+        self.version = self.chosen()
+
+    def chosen(self):
+        """Who says which version it is, where nobody says it for a directory."""
+        try:
+            said = os.stat(os.path.join(os.environ.get("PYENV_ROOT", ""), "version"))
+            return said.st_ino, said.st_mtime_ns
+        except OSError:
+            return None
+
+    def check(self, cwd, script):
+        """A shim would choose the same one."""
+        if not self.is_shim:
+            return
+        if self.version != self.chosen():
+            raise Cannot("another version was chosen")
+        for directory in (cwd, os.path.dirname(os.path.join(cwd, script))):
+            directory = os.path.abspath(os.fsdecode(directory))
+            while not os.path.lexists(os.path.join(directory, LOCAL)):
+                if directory == "/":
+                    break
+                directory = os.path.dirname(directory)
+            else:
+                raise Cannot(f"{directory} may want another version")
+
+    def variables(self, wanted, cwd):
+        """What a new interpreter would have of those that are wanted."""
+        found = dict(wanted)
+        for name, value in self.added.items():
+            if name == b"SHLVL" and name in wanted:
+                continue
+            found[name] = cwd if name in (b"PWD", b"PYENV_DIR") else value
+        return found
 
 
 def take(channel):
@@ -37,14 +90,15 @@ def take(channel):
     return tty == b"1", cwd, rest[:count], rest[count:], descriptors
 
 
-def check(cwd, argv, entries):
+def check(way, cwd, argv, entries):
     if len(argv) < 2 or not argv[1].endswith(b".py"):
         raise Cannot("it is no script")
     wanted = dict(entry.split(b"=", 1) for entry in entries if b"=" in entry)
     once = tuple(os.fsencode(name) for name in ONCE)
-    for name in wanted.keys() | os.environb.keys():
-        if name.startswith(once) and name != PATHS.encode() and wanted.get(name) != os.environb.get(name):
+    for name in wanted.keys() | way.asked.keys():
+        if name.startswith(once) and name != PATHS.encode() and wanted.get(name) != way.asked.get(name):
             raise Cannot(f"{os.fsdecode(name)} has another value")
+    way.check(cwd, argv[1])
     path = os.path.join(cwd, argv[1])
     try:
         with open(path, "rb") as script:
@@ -53,10 +107,10 @@ def check(cwd, argv, entries):
             raise Cannot("its directory cannot be entered")
     except OSError as error:
         raise Cannot(str(error)) from None
-    return wanted, source
+    return way.variables(wanted, cwd), source
 
 
-def become(tty, cwd, argv, wanted, descriptors):
+def become(way, tty, cwd, argv, wanted, descriptors):
     """All that a new process would find."""
     os.setsid()
     for number, descriptor in enumerate(descriptors[:3]):
@@ -82,7 +136,7 @@ def become(tty, cwd, argv, wanted, descriptors):
         stream.reconfigure(line_buffering=stream.isatty() or stream is sys.__stderr__)
     argv = [os.fsdecode(word) for word in argv]
     sys.argv = argv[1:]
-    sys.orig_argv = argv
+    sys.orig_argv = [way.program, *argv[1:]]
     sys.path[:0] = [os.path.dirname(os.path.realpath(argv[1]))]
     follow(old)
     # Whatever draws numbers by itself does not draw the same ones in two copies.
@@ -140,7 +194,7 @@ def run(source):
         raise SystemExit(1) from None
 
 
-def fork(request, source, wanted):
+def fork(way, request, source, wanted):
     """The copy's number. It is nobody's child but that of whoever reaps what is left behind."""
     tty, cwd, argv, _, descriptors = request
     reader, writer = os.pipe()
@@ -154,7 +208,7 @@ def fork(request, source, wanted):
         # Not before it is known to whoever asked: a process that nobody knows of does nothing.
         if os.read(descriptors[3], 1) != b"g":
             os._exit(0)
-        become(tty, cwd, argv, wanted, descriptors)
+        become(way, tty, cwd, argv, wanted, descriptors)
         return None, source
     os.close(writer)
     os.waitpid(between, 0)
@@ -172,12 +226,15 @@ def alone():
         raise Cannot(f"what it has imported runs {running - 1} threads")
 
 
-def serve(modules):
-    """Returns in a copy, with what it is to run."""
+def serve(words):
+    """Returns in a copy, with what it is to run. Before the modules come the variables that it was asked for with."""
+    asked = [word for word in words if "=" in word]
+    modules = words[len(asked) :]
     channel = socket.socket(fileno=os.dup(0))
     # Nothing is imported from where it happens to stand.
     sys.path[:] = [entry for entry in sys.path if entry]
     try:
+        way = Way(dict(os.fsencode(word).split(b"=", 1) for word in asked))
         for module in modules:
             __import__(module)
         alone()
@@ -192,9 +249,9 @@ def serve(modules):
         try:
             request = take(channel)
             descriptors = request[4]
-            wanted, source = check(*request[1:4])
+            wanted, source = check(way, *request[1:4])
             alone()
-            number, source = fork(request, source, wanted)
+            number, source = fork(way, request, source, wanted)
             if number is None:
                 return source
             channel.send(b"p" + number)

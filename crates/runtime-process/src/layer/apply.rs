@@ -2,12 +2,13 @@
 //! before, and touches nothing that is not what the plan saw there. Only what cannot be mended by waiting is
 //! passed over, and named; anything else stops, and the journal stays for the next start.
 
+use super::aside::Aside;
 use super::attributes;
 use super::commit::{Moment, Watch};
 use super::copy::times;
 use super::cursor::{Cursor, Spot};
-use super::journal::{Known, Source, Step};
-use cofferdam_model::{RawPath, SkippedChange};
+use super::journal::{Known, Ledger, Source, Step};
+use cofferdam_model::SkippedChange;
 use rustix::fs::{AtFlags, Mode, RenameFlags};
 use rustix::io::Errno;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -54,12 +55,14 @@ fn is_lasting(errno: Errno) -> bool {
 }
 
 pub(super) fn apply(
-    steps: &[Step],
+    journal: &Ledger,
     places: &mut Places,
+    aside: &mut Aside<'_>,
     watch: Watch<'_>,
 ) -> Result<Vec<SkippedChange>, Errno> {
     let mut skipped = Vec::new();
-    for step in steps {
+    for step in journal.steps()? {
+        let step = &step?;
         watch.at(Moment::Apply)?;
         let reason = match one(step, places) {
             Ok(()) => continue,
@@ -67,9 +70,29 @@ pub(super) fn apply(
             Err(Left::Errno(errno)) if is_lasting(errno) => format!("cannot be put in place: {errno}"),
             Err(Left::Errno(errno)) => return Err(errno),
         };
-        skipped.push(SkippedChange { path: step.path().clone(), reason });
+        let kept = put_aside(step, places, aside, &reason)?;
+        skipped.push(SkippedChange { path: step.path().clone(), reason, aside: kept });
     }
+    aside.sync(watch)?;
     Ok(skipped)
+}
+
+/// Keeps what was to be placed and cannot be, before the staging directory goes.
+fn put_aside(step: &Step, places: &mut Places, aside: &mut Aside<'_>, reason: &str) -> Result<bool, Errno> {
+    let Step::Place { path, from, new, .. } = step else { return Ok(false) };
+    let path = path.as_path();
+    let waits = match (from, &mut places.upper) {
+        (Source::Staged(slot), _) => places.staging.spot(Path::new(&slot.to_string())),
+        (Source::Layer, Some(upper)) => upper.spot(path),
+        (Source::Layer, None) => return Ok(false),
+    };
+    match waits {
+        // What was there before has come back to where the new one waited.
+        Ok(spot) if spot.stat()?.is_none_or(|stat| stat.st_ino != *new) => Ok(false),
+        Ok(spot) => aside.keep(&spot, path, (None, reason), true),
+        Err(errno) if is_lasting(errno) => Ok(false),
+        Err(errno) => Err(errno),
+    }
 }
 
 fn one(step: &Step, places: &mut Places) -> Result<(), Left> {
@@ -145,12 +168,13 @@ fn settle(
 }
 
 /// Waits until what was done is on the disk: directory by directory where there are few, else all at once.
-pub(super) fn sync(steps: &[Step], places: &mut Places, few: bool) -> Result<(), Errno> {
+pub(super) fn sync(journal: &Ledger, places: &mut Places, few: bool) -> Result<(), Errno> {
     if !few {
         return rustix::fs::syncfs(places.work.root());
     }
-    for path in steps.iter().map(|step| RawPath::as_path(step.path())) {
-        match places.work.dir(path.parent().unwrap_or(Path::new(""))) {
+    for step in journal.steps()? {
+        let step = step?;
+        match places.work.dir(step.path().as_path().parent().unwrap_or(Path::new(""))) {
             Ok(dir) => rustix::fs::fsync(dir)?,
             // It was replaced meanwhile; what stands there is another step's.
             Err(errno) if is_lasting(errno) => {}

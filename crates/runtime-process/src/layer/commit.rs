@@ -6,13 +6,13 @@
 //! ends. What was replaced or deleted is moved away, not deleted: deleting is the slow part, and comes after.
 
 use super::apply::{self, Places};
+use super::aside::{Aside, Site};
 use super::cursor::{Cursor, c_name};
-use super::journal::{Head, Ledger, PREFIX, STAGING, Staging, Step};
+use super::journal::{Head, Ledger, PREFIX, STAGING, Staging};
 use super::plan::Plan;
 use super::stage::Stage;
 use super::{Layer, OPEN_DIR, io, remove};
-use cofferdam_model::FileChange;
-use cofferdam_runtime::{Committed, RuntimeError};
+use cofferdam_runtime::{ChangeList, Committed, RuntimeError};
 use rustix::fs::{Mode, RenameFlags, Stat};
 use rustix::io::Errno;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -27,10 +27,12 @@ pub enum Moment {
     Intent,
     Staging,
     Stage,
+    Aside,
     Sync,
     Decide,
     Apply,
     Settled,
+    Named,
     Done,
     Clean,
     End,
@@ -50,26 +52,36 @@ impl Watch<'_> {
     }
 }
 
-/// Applies `changes`, which came from `diff` of the same layer; `dir` is the session's own directory. An error
-/// means that nothing was changed, or that the next start completes it: it says which.
+/// Where a commit writes.
+#[derive(Debug, Clone, Copy)]
+pub struct Desk<'a> {
+    /// The session's own directory, for the journal.
+    pub session: &'a Path,
+    /// Where what is left out is kept, of all sessions.
+    pub conflicts: &'a Path,
+}
+
+/// Applies `changes`, which came from `diff` of the same layer. An error means that nothing was changed, or that the
+/// next start completes it: it says which.
 pub fn commit(
     layer: &Layer,
-    changes: &[FileChange],
-    dir: &Path,
+    changes: &ChangeList,
+    desk: Desk<'_>,
     watch: Watch<'_>,
 ) -> Result<Committed, RuntimeError> {
     if changes.is_empty() {
         return Ok(Committed::default());
     }
+    let dir = desk.session;
     let fresh = !dir.exists();
-    let ground = Ground::prepare(layer, dir, watch).inspect_err(|_| {
+    let ground = Ground::prepare(layer, desk, watch).inspect_err(|_| {
         if fresh {
             let _ = rustix::fs::rmdir(dir);
         }
     })?;
     let few = changes.len() <= FEW;
     let decided = ground.decide(layer, changes, few, watch);
-    let (steps, done) = match decided {
+    let done = match decided {
         Ok(decided) => decided,
         Err(error) => {
             // Nothing was decided: what was staged goes, and if that fails, the next start does it.
@@ -77,7 +89,7 @@ pub fn commit(
             return Err(error);
         }
     };
-    ground.carry_out(&steps, done, few, watch).map_err(|(doing, errno)| {
+    ground.carry_out(done, few, watch).map_err(|(doing, errno)| {
         RuntimeError::io(format!("{doing}; the journal is kept, and the next start completes the commit"))(
             errno,
         )
@@ -97,13 +109,17 @@ struct Ground {
 }
 
 impl Ground {
-    fn prepare(layer: &Layer, dir: &Path, watch: Watch<'_>) -> Result<Self, RuntimeError> {
+    fn prepare(layer: &Layer, desk: Desk<'_>, watch: Watch<'_>) -> Result<Self, RuntimeError> {
+        let dir = desk.session;
         let failed = || io(format!("prepare a commit to {}", layer.workdir_path.display()));
         watch.io(Moment::Intent)?;
         let here = beside(&layer.workdir, dir).map_err(failed())?;
         let staging = if here { Staging::Here } else { Staging::Workdir(unguessable().map_err(failed())?) };
         let before = rustix::fs::fstat(&layer.workdir).map_err(failed())?;
-        let head = Head::new(&layer.workdir_path, before.st_ino, staging);
+        let mut head = Head::new(&layer.workdir_path, before.st_ino, staging);
+        let site = Site::choose(desk.conflicts, dir);
+        site.sweep().map_err(failed())?;
+        head.aside = Some(site);
         let ledger = Ledger::begin(dir, &head)?;
         let made =
             watch.at(Moment::Staging).and_then(|()| make_staging(&head, &ledger, layer.workdir.as_fd()));
@@ -123,33 +139,35 @@ impl Ground {
     fn decide(
         &self,
         layer: &Layer,
-        changes: &[FileChange],
+        changes: &ChangeList,
         few: bool,
         watch: Watch<'_>,
-    ) -> Result<(Vec<Step>, Committed), RuntimeError> {
+    ) -> Result<Committed, RuntimeError> {
         let place = layer.workdir_path.display();
         let failed = || io(format!("stage the changes for {place}; nothing was changed"));
         let cursor = |fd: &OwnedFd| Cursor::new(fd.as_fd()).map_err(failed());
         let stage =
             Stage::new(cursor(&layer.upper)?, cursor(&self.staging)?, self.upper.is_some(), layer.owner, few);
-        let plan = Plan::new(layer, (cursor(&layer.workdir)?, self.before), stage, changes);
-        let plan = plan.make(changes, watch).map_err(|(path, errno)| {
+        let aside = Aside::of(&self.head);
+        let draft = self.ledger.draft(&self.head)?;
+        let plan = Plan::new(layer, (cursor(&layer.workdir)?, self.before), (stage, aside), draft, changes);
+        let mut plan = plan.make(changes, watch).map_err(|(path, errno)| {
             io(format!("stage {} for {place}; nothing was changed: make room, or discard", path.display()))(
                 errno,
             )
         })?;
-        let (steps, skipped, applied) = plan.finish().map_err(failed())?;
+        plan.aside.sync(watch).map_err(failed())?;
+        let (draft, skipped, applied) = plan.finish().map_err(failed())?;
         watch.io(Moment::Sync)?;
         let synced = if few { rustix::fs::fsync(&self.staging) } else { rustix::fs::syncfs(&self.staging) };
         synced.map_err(failed())?;
         watch.io(Moment::Decide)?;
-        self.ledger.decide(&self.head, &steps)?;
-        Ok((steps, Committed { applied, skipped }))
+        self.ledger.decide(draft)?;
+        Ok(Committed { applied, skipped, aside: None })
     }
 
     fn carry_out(
         self,
-        steps: &[Step],
         mut done: Committed,
         few: bool,
         watch: Watch<'_>,
@@ -165,9 +183,12 @@ impl Ground {
                 .transpose()
                 .map_err(doing("open the layer"))?,
         };
-        let skipped = apply::apply(steps, &mut places, watch).map_err(doing("put the changes in place"))?;
+        let mut aside = Aside::of(&self.head);
+        let skipped = apply::apply(&self.ledger, &mut places, &mut aside, watch)
+            .map_err(doing("put the changes in place"))?;
         watch.at(Moment::Settled).map_err(doing("wait for the disk"))?;
-        apply::sync(steps, &mut places, few).map_err(doing("wait for the disk"))?;
+        apply::sync(&self.ledger, &mut places, few).map_err(doing("wait for the disk"))?;
+        done.aside = aside.publish(watch).map_err(doing("keep what was left out"))?;
         watch.at(Moment::Done).map_err(doing("close the journal"))?;
         let failed = |error: RuntimeError| ("close the journal", std::io::Error::other(error));
         self.ledger.done().map_err(failed)?;
@@ -191,6 +212,7 @@ impl Ground {
 
     fn abandon(self, dir: &Path, fresh: bool) -> Result<(), RuntimeError> {
         sweep(&self.head, &self.ledger, Some(self.work.as_fd())).map_err(io("remove what was staged"))?;
+        self.head.aside.iter().try_for_each(Site::sweep).map_err(io("remove what was staged"))?;
         self.ledger.end()?;
         if fresh { remove::remove_tree(dir).map_err(io("remove what was staged")) } else { Ok(()) }
     }
@@ -208,7 +230,7 @@ fn beside(work: &OwnedFd, dir: &Path) -> Result<bool, Errno> {
     Ok(tried != Err(Errno::XDEV))
 }
 
-fn unguessable() -> Result<String, Errno> {
+pub(super) fn unguessable() -> Result<String, Errno> {
     let mut random = [0u8; 16];
     rustix::rand::getrandom(&mut random, rustix::rand::GetRandomFlags::empty())?;
     Ok(PREFIX

@@ -1,14 +1,16 @@
 //! Reads the layer against the work dir: what was created, modified, renamed, deleted, and in which respect.
 //! A time that alone differs is no change.
 
+use super::commit::unguessable;
 use super::cursor::DEPTH;
 use super::tree::{READ_FILE, content};
 use super::{Layer, OPEN_DIR, attributes, io, is_marked, is_opaque, is_whiteout, kind, names, renames};
 use cofferdam_model::{Aspect, ChangeOp, Digest, FileChange, FileKind, RawPath};
-use cofferdam_runtime::RuntimeError;
+use cofferdam_runtime::{ChangeList, Gathering, RuntimeError};
 use rustix::fs::{AtFlags, Mode, OFlags, Stat};
 use rustix::io::Errno;
 use std::ffi::{CStr, OsStr};
+use std::fs::File;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -17,15 +19,32 @@ use std::path::{Path, PathBuf};
 /// and kept, without a digest.
 const HOLLOW: i64 = 1 << 30;
 
-/// What the session did to its work dir, parents before children.
-pub fn diff(layer: &Layer) -> Result<Vec<FileChange>, RuntimeError> {
-    let mut walk = Walk { layer, found: Vec::new(), buffer: Vec::new() };
+/// What the session did to its work dir, parents before children. Those that are too many for memory go to a file in
+/// the directory `room`; what is held is bounded by the largest directory.
+pub fn diff(layer: &Layer, room: &Path) -> Result<ChangeList, RuntimeError> {
+    let spill = || nameless(room);
+    let mut walk = Walk { layer, found: Gathering::new(&spill), buffer: Vec::new() };
     let dirs =
         Dirs { upper: layer.upper.as_fd(), lower: Some(layer.workdir.as_fd()), depth: 0, opaque: false };
     walk.dir(dirs, Path::new(""))?;
-    let mut found = walk.found;
-    renames::pair(layer, &mut found)?;
-    Ok(found)
+    let found = walk.found.finish().map_err(RuntimeError::io(HOLDING))?;
+    renames::pair(layer, found, &spill)
+}
+
+pub(super) const HOLDING: &str = "hold the list of changes: make room in the state directory";
+
+/// A file in a directory that nobody finds there, and that is gone with its last descriptor.
+fn nameless(dir: &Path) -> std::io::Result<File> {
+    let mode = Mode::RUSR | Mode::WUSR;
+    let flags = OFlags::RDWR | OFlags::CLOEXEC;
+    match rustix::fs::open(dir, flags | OFlags::TMPFILE, mode) {
+        Err(Errno::OPNOTSUPP | Errno::ISDIR | Errno::INVAL) => {}
+        other => return Ok(other?.into()),
+    }
+    let path = dir.join(unguessable()?);
+    let file = rustix::fs::open(&path, flags | OFlags::CREATE | OFlags::EXCL, mode)?;
+    rustix::fs::unlink(&path)?;
+    Ok(file.into())
 }
 
 /// A directory in both layers, and whether some directory above replaced the one that was there.
@@ -39,7 +58,7 @@ struct Dirs<'a> {
 
 struct Walk<'a> {
     layer: &'a Layer,
-    found: Vec<FileChange>,
+    found: Gathering<'a>,
     buffer: Vec<u8>,
 }
 
@@ -79,7 +98,7 @@ impl Walk<'_> {
     fn entry(&mut self, dirs: Dirs<'_>, pair: Pair<'_>) -> Result<(), RuntimeError> {
         if is_whiteout(&pair.upper) {
             if let Some(below) = pair.below.filter(|_| !self.layer.planted.contains(&pair.path)) {
-                self.deleted(&pair.path, &below);
+                self.deleted(&pair.path, &below)?;
             }
             return Ok(());
         }
@@ -101,14 +120,13 @@ impl Walk<'_> {
             FileKind::Symlink => {
                 let changed = self.aspects(&pair, Some(same_target(dirs, &pair)), None);
                 if pair.same_kind().is_none() || !changed.is_empty() {
-                    self.push(&pair, None, changed);
+                    self.push(&pair, None, changed)?;
                 }
                 Ok(())
             }
             _ => {
                 let changed = self.aspects(&pair, None, None);
-                self.push(&pair, None, changed);
-                Ok(())
+                self.push(&pair, None, changed)
             }
         }
     }
@@ -119,8 +137,7 @@ impl Walk<'_> {
             Ok(inner) => inner,
             // Another inside user's private directory (range mode): it is told, without its content.
             Err(Errno::ACCESS | Errno::PERM) => {
-                self.push(&pair, None, Vec::new());
-                return Ok(());
+                return self.push(&pair, None, Vec::new());
             }
             Err(errno) => return Err(io(format!("read the layer at {}", pair.path.display()))(errno)),
         };
@@ -134,7 +151,7 @@ impl Walk<'_> {
         let same = below.as_ref().map(|below| same_attributes(&inner, below));
         let changed = self.aspects(&pair, None, same);
         if !merged || !changed.is_empty() {
-            self.push(&pair, None, changed);
+            self.push(&pair, None, changed)?;
         }
         // What lies in a directory that replaced another carries no mark of its own.
         let opaque = dirs.opaque || is_opaque(inner.as_fd(), self.layer.by_root);
@@ -153,7 +170,7 @@ impl Walk<'_> {
             if let (Err(Errno::NOENT), Ok(below), false) =
                 (stat(upper), stat(lower), self.layer.planted.contains(&path))
             {
-                self.deleted(&path, &below);
+                self.deleted(&path, &below)?;
             }
         }
         Ok(())
@@ -165,8 +182,7 @@ impl Walk<'_> {
             // Another inside user's private file (range mode): the change is still told, without its content.
             Err(Errno::ACCESS | Errno::PERM) => {
                 let changed = self.aspects(&pair, Some(false), None);
-                self.push(&pair, None, changed);
-                return Ok(());
+                return self.push(&pair, None, changed);
             }
             Err(errno) => return Err(io(format!("read {}", pair.path.display()))(errno)),
         };
@@ -188,7 +204,7 @@ impl Walk<'_> {
         let attributes = below.as_ref().map(|below| same_attributes(&file, below));
         let changed = self.aspects(&pair, Some(same), attributes);
         if pair.same_kind().is_none() || !changed.is_empty() {
-            self.push(&pair, digest, changed);
+            self.push(&pair, digest, changed)?;
         }
         Ok(())
     }
@@ -236,9 +252,14 @@ impl Walk<'_> {
         }
     }
 
-    fn push(&mut self, pair: &Pair<'_>, digest: Option<Digest>, changed: Vec<Aspect>) {
+    fn push(
+        &mut self,
+        pair: &Pair<'_>,
+        digest: Option<Digest>,
+        changed: Vec<Aspect>,
+    ) -> Result<(), RuntimeError> {
         let op = if pair.same_kind().is_some() { ChangeOp::Modified } else { ChangeOp::Created };
-        self.found.push(FileChange {
+        let change = FileChange {
             op,
             kind: kind(&pair.upper),
             path: RawPath::from(pair.path.as_path()),
@@ -247,11 +268,12 @@ impl Walk<'_> {
             mode: Some(mode(&pair.upper)),
             size: (kind(&pair.upper) == FileKind::File).then_some(pair.upper.st_size as u64),
             digest,
-        });
+        };
+        self.found.push(change).map_err(RuntimeError::io(HOLDING))
     }
 
-    fn deleted(&mut self, path: &Path, below: &Stat) {
-        self.found.push(FileChange {
+    fn deleted(&mut self, path: &Path, below: &Stat) -> Result<(), RuntimeError> {
+        let change = FileChange {
             op: ChangeOp::Deleted,
             kind: kind(below),
             path: RawPath::from(path),
@@ -260,7 +282,8 @@ impl Walk<'_> {
             mode: None,
             size: None,
             digest: None,
-        });
+        };
+        self.found.push(change).map_err(RuntimeError::io(HOLDING))
     }
 }
 

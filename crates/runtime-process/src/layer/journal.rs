@@ -7,6 +7,7 @@
 //!   staging/   new content, and afterwards the old, if this is the work dir's file system
 //! ```
 
+use super::aside::Site;
 use super::attributes::Attributes;
 use super::{OPEN_DIR, io};
 use cofferdam_model::{Digest, RawPath};
@@ -23,6 +24,7 @@ use std::path::{Path, PathBuf};
 const VERSION: u32 = 1;
 const INTENT: &str = "intent";
 const JOURNAL: &str = "journal";
+const NEW: &str = "journal.new";
 pub(super) const STAGING: &str = "staging";
 /// How staging directories in a work dir are called; what follows cannot be guessed.
 pub(super) const PREFIX: &str = ".cofferdam-";
@@ -34,6 +36,9 @@ pub(super) struct Head {
     /// The work dir's own number: another directory at its path is not it.
     pub(super) inode: u64,
     pub(super) staging: Staging,
+    /// Where what is left out is kept.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) aside: Option<Site>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -169,16 +174,19 @@ impl Ledger {
         Ok(Some(Self { dir, path: path.to_owned(), intent }))
     }
 
-    /// From here on the commit will be completed, by us or by the next start.
-    pub(super) fn decide(&self, head: &Head, steps: &[Step]) -> Result<(), RuntimeError> {
-        const NEW: &str = "journal.new";
-        let failed = || self.failed("write the journal");
+    /// A journal that is being written.
+    pub(super) fn draft(&self, head: &Head) -> Result<Draft, RuntimeError> {
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::TRUNC | OFlags::CLOEXEC | OFlags::NOFOLLOW;
-        let file = rustix::fs::openat(&self.dir, NEW, flags, Mode::RUSR | Mode::WUSR).map_err(failed())?;
-        let file = File::from(file);
-        write(BufWriter::new(&file), head, steps)
-            .and_then(|()| file.sync_data())
-            .map_err(|error| failed()(Errno::from_io_error(&error).unwrap_or(Errno::IO)))?;
+        let file = rustix::fs::openat(&self.dir, NEW, flags, Mode::RUSR | Mode::WUSR);
+        let file = BufWriter::new(File::from(file.map_err(self.failed("write the journal"))?));
+        Draft::begin(file, head).map_err(|error| self.failed("write the journal")(errno(&error)))
+    }
+
+    /// From here on the commit will be completed, by us or by the next start.
+    pub(super) fn decide(&self, draft: Draft) -> Result<(), RuntimeError> {
+        let failed = || self.failed("write the journal");
+        let file = draft.end().map_err(|error| failed()(errno(&error)))?;
+        rustix::fs::fdatasync(file).map_err(failed())?;
         rustix::fs::renameat(&self.dir, NEW, &self.dir, JOURNAL).map_err(failed())?;
         rustix::fs::fsync(&self.dir).map_err(failed())
     }
@@ -188,19 +196,32 @@ impl Ledger {
         head(std::fs::read_to_string(self.path.join(INTENT)).ok()?.as_str())
     }
 
-    /// The steps that were decided on, if they were.
-    pub(super) fn decided(&self) -> Result<Option<(Head, Vec<Step>)>, RuntimeError> {
+    /// What a commit is about that was decided on, if one was: every byte of it is what was written.
+    pub(super) fn decided(&self) -> Result<Option<Head>, RuntimeError> {
+        let Some(journal) = self.journal().map_err(self.failed("read the journal"))? else { return Ok(None) };
+        match check(journal) {
+            Some(head) => Ok(Some(head)),
+            None => Err(RuntimeError::Refused {
+                what: format!("the journal in {} is damaged", self.path.display()),
+                fix: "look at the work dir it names, and then remove that directory".into(),
+            }),
+        }
+    }
+
+    /// The steps of a journal that is known to be whole, in order. There may be millions, so they are read as they are
+    /// done.
+    pub(super) fn steps(&self) -> Result<Steps<impl BufRead + use<>>, Errno> {
+        let mut from = self.journal()?.ok_or(Errno::NOENT)?;
+        from.read_line(&mut String::new()).map_err(|error| errno(&error))?;
+        Ok(Steps { from, line: String::new() })
+    }
+
+    fn journal(&self) -> Result<Option<BufReader<File>>, Errno> {
         let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
-        let file = match rustix::fs::openat(&self.dir, JOURNAL, flags, Mode::empty()) {
-            Err(Errno::NOENT) => return Ok(None),
-            other => other.map_err(self.failed("read the journal"))?,
-        };
-        let steps = read(BufReader::new(File::from(file)));
-        let broken = RuntimeError::Refused {
-            what: format!("the journal in {} is damaged", self.path.display()),
-            fix: "look at the work dir it names, and then remove that directory".into(),
-        };
-        steps.map(Some).ok_or(broken)
+        match rustix::fs::openat(&self.dir, JOURNAL, flags, Mode::empty()) {
+            Err(Errno::NOENT) => Ok(None),
+            other => other.map(|file| Some(BufReader::new(File::from(file)))),
+        }
     }
 
     /// Everything is in place: nothing of this is to be done again.
@@ -214,7 +235,7 @@ impl Ledger {
 
     /// Nothing is left that would have to be found.
     pub(super) fn end(self) -> Result<(), RuntimeError> {
-        for name in ["journal.new", INTENT] {
+        for name in [NEW, INTENT] {
             match rustix::fs::unlinkat(&self.dir, name, AtFlags::empty()) {
                 Ok(()) | Err(Errno::NOENT) => {}
                 Err(errno) => return Err(self.failed("close the journal")(errno)),
@@ -242,27 +263,75 @@ pub(super) fn pending(path: &Path) -> Option<Head> {
 
 impl Head {
     pub(super) fn new(workdir: &Path, inode: u64, staging: Staging) -> Self {
-        Self { version: VERSION, workdir: RawPath::from(workdir), inode, staging }
+        Self { version: VERSION, workdir: RawPath::from(workdir), inode, staging, aside: None }
     }
 }
 
-fn write(to: impl Write, head: &Head, steps: &[Step]) -> std::io::Result<()> {
-    let mut to = Digesting { to, hasher: Hasher::new() };
-    serde_json::to_writer(&mut to, head)?;
-    to.write_all(b"\n")?;
-    for step in steps {
-        serde_json::to_writer(&mut to, step)?;
+fn errno(error: &std::io::Error) -> Errno {
+    Errno::from_io_error(error).unwrap_or(Errno::IO)
+}
+
+/// Steps on their way into a journal, one after the other.
+pub(super) struct Draft<W: Write = BufWriter<File>>(Digesting<W>);
+
+impl<W: Write> Draft<W> {
+    fn begin(to: W, head: &Head) -> std::io::Result<Self> {
+        let mut draft = Self(Digesting { to, hasher: Hasher::new() });
+        draft.line(head)?;
+        Ok(draft)
+    }
+
+    fn line(&mut self, line: &impl Serialize) -> std::io::Result<()> {
+        serde_json::to_writer(&mut self.0, line)?;
+        self.0.write_all(b"\n")
+    }
+
+    pub(super) fn push(&mut self, step: &Step) -> Result<(), Errno> {
+        self.line(step).map_err(|error| errno(&error))
+    }
+
+    fn close(self) -> std::io::Result<W> {
+        let Digesting { mut to, hasher } = self.0;
+        serde_json::to_writer(&mut to, &End { end: hasher.finish() })?;
         to.write_all(b"\n")?;
+        to.flush()?;
+        Ok(to)
     }
-    let Digesting { mut to, hasher } = to;
-    serde_json::to_writer(&mut to, &End { end: hasher.finish() })?;
-    to.write_all(b"\n")?;
-    to.flush()
 }
 
-fn read(mut from: impl BufRead) -> Option<(Head, Vec<Step>)> {
+impl Draft {
+    fn end(self) -> std::io::Result<File> {
+        self.close()?.into_inner().map_err(std::io::IntoInnerError::into_error)
+    }
+}
+
+/// Steps that are read one after the other, up to the end.
+pub(super) struct Steps<R> {
+    from: R,
+    line: String,
+}
+
+impl<R: BufRead> Iterator for Steps<R> {
+    type Item = Result<Step, Errno>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        self.line.clear();
+        match self.from.read_line(&mut self.line) {
+            Err(error) => Some(Err(errno(&error))),
+            Ok(0) => Some(Err(Errno::IO)),
+            Ok(_) if is_end(&self.line) => None,
+            Ok(_) => Some(serde_json::from_str(&self.line).map_err(|_| Errno::IO)),
+        }
+    }
+}
+
+fn is_end(line: &str) -> bool {
+    line.starts_with(r#"{"end":"#)
+}
+
+/// The head of a journal that is what was written, to the last byte.
+fn check(mut from: impl BufRead) -> Option<Head> {
     let mut hasher = Hasher::new();
-    let mut steps = Vec::new();
     let mut line = String::new();
     let mut first = None;
     loop {
@@ -270,13 +339,14 @@ fn read(mut from: impl BufRead) -> Option<(Head, Vec<Step>)> {
         if from.read_line(&mut line).ok()? == 0 {
             return None;
         }
-        if let Ok(End { end }) = serde_json::from_str(&line) {
-            return (hasher.finish() == end).then_some((first?, steps));
+        if is_end(&line) {
+            let End { end } = serde_json::from_str(&line).ok()?;
+            return (hasher.finish() == end).then_some(first?);
         }
         hasher.update(line.as_bytes());
         match first {
             None => first = Some(head(&line)?),
-            Some(_) => steps.push(serde_json::from_str(&line).ok()?),
+            Some(_) => drop(serde_json::from_str::<Step>(&line).ok()?),
         }
     }
 }
@@ -321,20 +391,28 @@ mod tests {
         (head, steps)
     }
 
+    fn read(text: &[u8]) -> Option<(Head, Vec<Step>)> {
+        let head = check(text)?;
+        let body = text.iter().position(|&byte| byte == b'\n').unwrap() + 1;
+        let steps = Steps { from: &text[body..], line: String::new() };
+        Some((head, steps.collect::<Result<_, _>>().unwrap()))
+    }
+
     #[test]
     fn what_is_written_is_read_and_nothing_less() {
         let (head, steps) = sample();
-        let mut text = Vec::new();
-        write(&mut text, &head, &steps).unwrap();
-        assert_eq!(read(&text[..]), Some((head, steps)));
+        let mut draft = Draft::begin(Vec::new(), &head).unwrap();
+        steps.iter().for_each(|step| draft.push(step).unwrap());
+        let text = draft.close().unwrap();
+        assert_eq!(read(&text), Some((head, steps)));
         // Cut anywhere, or with any byte changed, it is not believed.
         for end in 0..text.len() - 1 {
-            assert_eq!(read(&text[..end]), None, "cut at {end}");
+            assert_eq!(check(&text[..end]), None, "cut at {end}");
         }
         for at in 0..text.len() - 1 {
             let mut other = text.clone();
             other[at] ^= 1;
-            assert_eq!(read(&other[..]), None, "changed at {at}");
+            assert_eq!(check(&other[..]), None, "changed at {at}");
         }
     }
 }

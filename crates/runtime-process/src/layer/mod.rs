@@ -6,8 +6,10 @@
 
 mod apply;
 pub mod archive;
+mod aside;
 mod attributes;
 mod commit;
+pub mod conflict;
 mod copy;
 mod cursor;
 mod diff;
@@ -25,7 +27,7 @@ mod text;
 mod tree;
 mod withhold;
 
-pub use commit::{Moment, Watch, commit};
+pub use commit::{Desk, Moment, Watch, commit};
 pub use diff::diff;
 pub(crate) use flatten::flatten;
 pub use recover::{Recovered, leave, pending, recover};

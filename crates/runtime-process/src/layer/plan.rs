@@ -3,15 +3,17 @@
 //! the rest is staged and becomes one list of renames.
 
 use super::apply::may_write;
+use super::aside::Aside;
 use super::commit::{Moment, Watch};
 use super::copy::kept;
 use super::cursor::Cursor;
 use super::diff::mode;
-use super::journal::{Known, Step};
+use super::journal::{Draft, Known, Step};
 use super::stage::Stage;
 use super::survey::{Survey, changed_outside};
 use super::{Layer, attributes, is_marked, kind};
 use cofferdam_model::{Aspect, ChangeOp, FileChange, FileKind, RawPath, SkippedChange};
+use cofferdam_runtime::ChangeList;
 use rustix::fs::{Mode, Stat};
 use rustix::io::Errno;
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -33,11 +35,15 @@ impl From<Errno> for Halt {
 }
 
 fn skip(path: &Path, reason: impl Into<String>) -> Halt {
-    Halt::Skip(vec![SkippedChange { path: RawPath::from(path), reason: reason.into() }])
+    Halt::Skip(vec![SkippedChange::new(path, reason)])
 }
 
 /// A machine that lacks something lacks it for all; else it is this path's own trouble.
 fn trouble(path: &Path, doing: &str, errno: Errno) -> Halt {
+    if is_lack(errno) { Halt::Stop(errno) } else { skip(path, format!("{doing}: {errno}")) }
+}
+
+fn is_lack(errno: Errno) -> bool {
     const LACK: &[Errno] = &[
         Errno::NOSPC,
         Errno::DQUOT,
@@ -49,7 +55,7 @@ fn trouble(path: &Path, doing: &str, errno: Errno) -> Halt {
         Errno::FBIG,
         Errno::INTR,
     ];
-    if LACK.contains(&errno) { Halt::Stop(errno) } else { skip(path, format!("{doing}: {errno}")) }
+    LACK.contains(&errno)
 }
 
 /// What a directory that is there already becomes.
@@ -65,10 +71,11 @@ pub(super) struct Plan<'a> {
     /// The work dir itself, before anything was staged in it.
     top: Stat,
     stage: Stage,
+    /// What is left out of it.
+    pub(super) aside: Aside<'a>,
     line: (i64, u32),
-    /// Directories that must be opened to us first.
-    openings: Vec<Step>,
-    steps: Vec<Step>,
+    /// Where the steps go, in order: a directory that must be opened to us is, before anything is done in it.
+    steps: Draft,
     ends: BTreeMap<PathBuf, End>,
     /// Directories that were looked at for whether they can be written to.
     entered: HashSet<PathBuf>,
@@ -90,18 +97,18 @@ impl<'a> Plan<'a> {
     pub(super) fn new(
         layer: &'a Layer,
         (work, top): (Cursor, Stat),
-        stage: Stage,
-        changes: &[FileChange],
+        (stage, aside): (Stage, Aside<'a>),
+        steps: Draft,
+        changes: &ChangeList,
     ) -> Self {
-        let deletes = |change: &FileChange| matches!(change.op, ChangeOp::Deleted | ChangeOp::Renamed);
         Self {
             layer,
             work,
             top,
             stage,
+            aside,
             line: layer.began.line(),
-            openings: Vec::new(),
-            steps: Vec::new(),
+            steps,
             ends: BTreeMap::new(),
             entered: HashSet::new(),
             placed: HashMap::new(),
@@ -110,18 +117,26 @@ impl<'a> Plan<'a> {
             left: None,
             skipped: Vec::new(),
             applied: 0,
-            deletes_nothing: !changes.iter().any(deletes),
+            deletes_nothing: changes.count(ChangeOp::Deleted) + changes.count(ChangeOp::Renamed) == 0,
         }
     }
 
     /// Looks at every change and stages it.
-    pub(super) fn make(mut self, changes: &[FileChange], watch: Watch<'_>) -> Result<Self, (PathBuf, Errno)> {
-        for change in changes {
+    pub(super) fn make(mut self, changes: &ChangeList, watch: Watch<'_>) -> Result<Self, (PathBuf, Errno)> {
+        let unread = |error: std::io::Error| {
+            (PathBuf::from("the list of changes"), Errno::from_io_error(&error).unwrap_or(Errno::IO))
+        };
+        for change in changes.iter() {
+            let change = &*change.map_err(unread)?;
             let path = change.path.as_path();
             let done = watch.at(Moment::Stage).map_err(Halt::Stop).and_then(|()| self.change(change));
             match done {
                 Ok(()) => self.applied += 1,
-                Err(Halt::Skip(skipped)) => self.skipped.extend(skipped),
+                Err(Halt::Skip(skipped)) => {
+                    let skipped =
+                        self.put_aside(change, skipped).map_err(|errno| (path.to_owned(), errno))?;
+                    self.skipped.extend(skipped);
+                }
                 Err(Halt::Stop(errno)) => return Err((path.to_owned(), errno)),
             }
         }
@@ -134,6 +149,24 @@ impl<'a> Plan<'a> {
         }
         self.stage.close().map_err(|errno| (PathBuf::new(), errno))?;
         Ok(self)
+    }
+
+    /// Keeps the inside's version of what is left out. Of what it deleted there is none.
+    fn put_aside(
+        &mut self,
+        change: &FileChange,
+        mut skipped: Vec<SkippedChange>,
+    ) -> Result<Vec<SkippedChange>, Errno> {
+        let left_out = skipped.iter_mut().find(|skipped| skipped.path == change.path);
+        let Some(left_out) = left_out.filter(|_| change.op != ChangeOp::Deleted) else { return Ok(skipped) };
+        let path = change.path.as_path();
+        let told = (change.mode, left_out.reason.as_str());
+        match self.stage.upper.spot(path).and_then(|spot| self.aside.keep(&spot, path, told, false)) {
+            Ok(kept) => left_out.aside = kept,
+            Err(errno) if is_lack(errno) => return Err(errno),
+            Err(errno) => left_out.reason.push_str(&format!("; and its version cannot be kept: {errno}")),
+        }
+        Ok(skipped)
     }
 
     fn change(&mut self, change: &FileChange) -> Result<(), Halt> {
@@ -179,7 +212,9 @@ impl<'a> Plan<'a> {
         self.enter(path)?;
         let staged = self.stage.top(change).map_err(|errno| trouble(path, "cannot be staged", errno))?;
         let old = below.as_ref().map(Known::of);
-        self.steps.push(Step::Place { path: change.path.clone(), from: staged.from, new: staged.inode, old });
+        let (path, from, new) = (change.path.clone(), staged.from, staged.inode);
+        self.steps.push(&Step::Place { path, from, new, old })?;
+        let path = change.path.as_path();
         if below.as_ref().is_some_and(|below| kind(below) == FileKind::Dir) {
             self.gone.insert(path.to_owned());
         }
@@ -200,10 +235,7 @@ impl<'a> Plan<'a> {
             return self.open_up(path);
         }
         let mut kept = survey.kept;
-        kept.push(SkippedChange {
-            path: RawPath::from(path),
-            reason: "the directory in its place holds what cannot be deleted".into(),
-        });
+        kept.push(SkippedChange::new(path, "the directory in its place holds what cannot be deleted"));
         Err(Halt::Skip(kept))
     }
 
@@ -272,8 +304,11 @@ impl<'a> Plan<'a> {
                 self.open_up(&part.path)?;
             }
             let (slot, old) = (self.stage.slot(), part.known());
-            self.steps.push(Step::Remove { path: RawPath::from(part.path.as_path()), slot, old });
-            self.gone.insert(part.path);
+            self.steps.push(&Step::Remove { path: RawPath::from(part.path.as_path()), slot, old })?;
+            // A file that is met again is gone by then, and that is no trouble.
+            if kind(&part.stat) == FileKind::Dir {
+                self.gone.insert(part.path);
+            }
         }
         if survey.kept.is_empty() { Ok(()) } else { Err(Halt::Skip(survey.kept)) }
     }
@@ -304,28 +339,28 @@ impl<'a> Plan<'a> {
         if stat.st_uid != rustix::process::geteuid().as_raw() {
             return Err(skip(path, "belongs to someone else and cannot be written to"));
         }
-        self.openings.push(Step::Settle {
+        self.steps.push(&Step::Settle {
             path: RawPath::from(path),
             inode: stat.st_ino,
             mode: Some(mode(&stat) | 0o700),
             time: None,
             attributes: None,
-        });
+        })?;
         self.entered.insert(path.to_owned());
         let end = self.ends.entry(path.to_owned()).or_default();
         end.mode = end.mode.or(Some(mode(&stat)));
         Ok(())
     }
 
-    /// All steps in order: openings, renames, and last what directories are to be, inner ones first, because one
-    /// without write permission must be filled before it is closed.
-    pub(super) fn finish(mut self) -> Result<(Vec<Step>, Vec<SkippedChange>, u64), Errno> {
-        let mut steps = std::mem::take(&mut self.openings);
-        steps.append(&mut self.steps);
+    /// The last steps: what directories are to be, inner ones first, because one without write permission must be
+    /// filled before it is closed.
+    pub(super) fn finish(mut self) -> Result<(Draft, Vec<SkippedChange>, u64), Errno> {
         for (path, end) in std::mem::take(&mut self.ends).into_iter().rev() {
-            steps.extend(self.settle(&path, &end)?);
+            if let Some(step) = self.settle(&path, &end)? {
+                self.steps.push(&step)?;
+            }
         }
-        Ok((steps, self.skipped, self.applied))
+        Ok((self.steps, self.skipped, self.applied))
     }
 
     fn settle(&mut self, path: &Path, end: &End) -> Result<Option<Step>, Errno> {

@@ -2,9 +2,10 @@
 //! undecided, what was staged for it goes and the work dir was never touched.
 
 use super::apply::{self, Places};
+use super::aside::{Aside, Site};
 use super::commit::{Watch, find_work, sweep};
 use super::cursor::Cursor;
-use super::journal::{self, Head, Ledger, Step};
+use super::journal::{self, Head, Ledger};
 use super::{OPEN_DIR, io, remove};
 use cofferdam_model::SkippedChange;
 use cofferdam_runtime::RuntimeError;
@@ -29,24 +30,27 @@ pub enum Recovered {
 pub fn recover(dir: &Path, watch: Watch<'_>) -> Result<Recovered, RuntimeError> {
     let Some(ledger) = Ledger::resume(dir)? else { return Ok(Recovered::Nothing) };
     let failed = || io(format!("complete the commit in {}", dir.display()));
-    let (head, steps) = match ledger.decided()? {
-        Some((head, steps)) => (head, Some(steps)),
+    let (head, decided) = match ledger.decided()? {
+        Some(head) => (head, true),
         None => match ledger.intended() {
-            Some(head) => (head, None),
+            Some(head) => (head, false),
             None => return ledger.end().map(|()| Recovered::Dropped),
         },
     };
     let work = find_work(&head).map_err(failed())?;
-    let recovered = match (steps, &work) {
-        (None, _) => Recovered::Dropped,
-        (Some(_), None) => {
+    let recovered = match (decided, &work) {
+        (false, _) => {
+            head.aside.iter().try_for_each(Site::sweep).map_err(failed())?;
+            Recovered::Dropped
+        }
+        (true, None) => {
             return Err(RuntimeError::Refused {
                 what: format!("a commit to {} was interrupted, and that directory is gone", head.workdir),
                 fix: format!("bring it back, or remove {} to give the changes up", dir.display()),
             });
         }
-        (Some(steps), Some(work)) => {
-            let skipped = carry_out(&steps, &head, &ledger, work.as_fd(), watch).map_err(failed())?;
+        (true, Some(work)) => {
+            let skipped = carry_out(&head, &ledger, work.as_fd(), watch).map_err(failed())?;
             ledger.done()?;
             Recovered::Completed { skipped }
         }
@@ -57,7 +61,6 @@ pub fn recover(dir: &Path, watch: Watch<'_>) -> Result<Recovered, RuntimeError> 
 }
 
 fn carry_out(
-    steps: &[Step],
     head: &Head,
     ledger: &Ledger,
     work: std::os::fd::BorrowedFd<'_>,
@@ -73,8 +76,10 @@ fn carry_out(
         Err(errno) => return Err(errno),
     };
     let mut places = Places { work: Cursor::new(work)?, staging: Cursor::new(staging.as_fd())?, upper };
-    let skipped = apply::apply(steps, &mut places, watch)?;
-    apply::sync(steps, &mut places, false)?;
+    let mut aside = Aside::of(head);
+    let skipped = apply::apply(ledger, &mut places, &mut aside, watch)?;
+    apply::sync(ledger, &mut places, false)?;
+    aside.publish(watch)?;
     Ok(skipped)
 }
 

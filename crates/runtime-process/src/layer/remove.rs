@@ -75,7 +75,7 @@ fn move_up(root: BorrowedFd<'_>, dir: BorrowedFd<'_>, name: &CStr, moved: &mut u
 }
 
 /// Opens a directory of ours, giving us permission first where it has none.
-fn open_with_permission(parent: BorrowedFd<'_>, name: &CStr) -> Result<OwnedFd, Errno> {
+pub(super) fn open_with_permission(parent: BorrowedFd<'_>, name: &CStr) -> Result<OwnedFd, Errno> {
     let opened = match rustix::fs::openat(parent, name, OPEN_DIR, Mode::empty()) {
         Err(Errno::ACCESS) => {
             rustix::fs::chmodat(parent, name, Mode::RWXU, AtFlags::empty())?;

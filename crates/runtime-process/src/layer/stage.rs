@@ -39,7 +39,7 @@ struct Open {
     path: PathBuf,
     from: Source,
     /// Its directories, outer ones first, with what they are to be.
-    dirs: Vec<(PathBuf, u32, Stat)>,
+    dirs: Vec<(PathBuf, u32, (i64, u64))>,
 }
 
 /// Something that waits to be placed.
@@ -118,7 +118,7 @@ impl Stage {
     /// because one that may not be written to cannot be moved.
     pub(super) fn close(&mut self) -> Result<(), Errno> {
         let Some(Open { path: root, from, dirs }) = self.open.take() else { return Ok(()) };
-        for (path, mode, stat) in dirs.into_iter().rev() {
+        for (path, mode, (seconds, nanos)) in dirs.into_iter().rev() {
             let cursor = match from {
                 Source::Layer => &mut self.upper,
                 Source::Staged(_) => &mut self.staging,
@@ -131,7 +131,7 @@ impl Stage {
             let mode =
                 if is_root { Mode::from_raw_mode(mode) | Mode::RWXU } else { Mode::from_raw_mode(mode) };
             rustix::fs::fchmod(dir, mode)?;
-            rustix::fs::futimens(dir, &copy::times(stat.st_mtime, stat.st_mtime_nsec))?;
+            rustix::fs::futimens(dir, &copy::times(seconds, nanos))?;
             if self.few {
                 rustix::fs::fsync(dir)?;
             }
@@ -168,7 +168,11 @@ impl Stage {
                 attributes::sanitise(dir.as_fd())?;
                 copy::own(dir.as_fd(), owner)?;
                 if let Some(open) = &mut self.open {
-                    open.dirs.push((path.to_owned(), wanted.as_raw_mode(), stat));
+                    open.dirs.push((
+                        path.to_owned(),
+                        wanted.as_raw_mode(),
+                        (stat.st_mtime, stat.st_mtime_nsec),
+                    ));
                 }
             }
             _ => {
@@ -199,7 +203,8 @@ impl Stage {
             FileKind::Dir => {
                 make_dir(&from, &target, self.owner)?;
                 if let Some(open) = &mut self.open {
-                    open.dirs.push((to.to_owned(), wanted.mode.as_raw_mode(), seen));
+                    let time = (seen.st_mtime, seen.st_mtime_nsec);
+                    open.dirs.push((to.to_owned(), wanted.mode.as_raw_mode(), time));
                 }
             }
             FileKind::Symlink => {

@@ -4,7 +4,7 @@
 use super::cursor::{DEPTH, enter};
 use super::journal::Known;
 use super::{Layer, kind, names};
-use cofferdam_model::{FileKind, RawPath, SkippedChange};
+use cofferdam_model::{FileKind, SkippedChange};
 use rustix::fs::{AtFlags, Stat};
 use rustix::io::Errno;
 use std::ffi::{CStr, OsStr};
@@ -81,7 +81,7 @@ impl<'a> Survey<'a> {
     }
 
     fn keep(&mut self, path: &Path, reason: String) -> Vec<Part> {
-        self.kept.push(SkippedChange { path: RawPath::from(path), reason });
+        self.kept.push(SkippedChange::new(path, reason));
         Vec::new()
     }
 }

@@ -50,17 +50,26 @@ pub fn text_diff(layer: &Layer, change: &FileChange) -> Result<FileDiff, Runtime
         ChangeOp::Deleted => Side::Absent,
         _ => read(layer.upper.as_fd(), path).map_err(reading())?,
     };
+    Ok(compare(old, new))
+}
+
+/// The difference of a file in one tree and in another.
+pub(super) fn between(old: BorrowedFd<'_>, new: BorrowedFd<'_>, path: &Path) -> Result<FileDiff, Errno> {
+    Ok(compare(read(old, path)?, read(new, path)?))
+}
+
+fn compare(old: Side, new: Side) -> FileDiff {
     let (old, new) = match (old, new) {
-        (Side::Large(size), _) | (_, Side::Large(size)) => return Ok(FileDiff::Large(size)),
-        (Side::Binary, _) | (_, Side::Binary) => return Ok(FileDiff::Binary),
-        (Side::Absent, Side::Absent) => return Ok(FileDiff::Nothing),
+        (Side::Large(size), _) | (_, Side::Large(size)) => return FileDiff::Large(size),
+        (Side::Binary, _) | (_, Side::Binary) => return FileDiff::Binary,
+        (Side::Absent, Side::Absent) => return FileDiff::Nothing,
         (old, new) => (text(old), text(new)),
     };
     if old == new {
-        return Ok(FileDiff::Nothing);
+        return FileDiff::Nothing;
     }
     let compared = similar::TextDiff::configure().timeout(PATIENCE).diff_lines(&old, &new);
-    Ok(FileDiff::Text(compared.unified_diff().context_radius(3).to_string()))
+    FileDiff::Text(compared.unified_diff().context_radius(3).to_string())
 }
 
 fn text(side: Side) -> String {

@@ -9,7 +9,7 @@ use rustix::io::Errno;
 use std::os::fd::AsFd;
 use std::path::Path;
 
-pub fn withhold(layer: &Layer, changes: &[&FileChange]) -> Result<(), RuntimeError> {
+pub fn withhold(layer: &Layer, changes: &[FileChange]) -> Result<(), RuntimeError> {
     for change in changes {
         let path = change.path.as_path();
         let failed = |errno: Errno| io(format!("leave {} out", path.display()))(errno);

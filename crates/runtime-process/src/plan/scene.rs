@@ -65,6 +65,13 @@ pub(super) fn resize(d: &Decided<'_>, made: Scratch, ops: &mut Vec<Op>) {
     }
 }
 
+/// The last that is done to it: whatever is in it now is not the inside's.
+pub(super) fn allow_files(d: &Decided<'_>, ops: &mut Vec<Op>) {
+    if let Some(more) = d.scratch.allowed {
+        ops.push(Op::AllowFiles { at: c("../scratch"), more });
+    }
+}
+
 /// Files of the inside's own.
 pub(super) fn files(d: &Decided<'_>, ops: &mut Vec<Op>) {
     shown::show(d.files, ops);

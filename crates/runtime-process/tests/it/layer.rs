@@ -2,7 +2,7 @@
 
 use crate::layer_place::{CONTENT, Ground, STAGINGS, Staging, Way, confined};
 use cofferdam_model::{Aspect, ChangeOp, FileChange};
-use cofferdam_runtime_process::layer::{Counts, FileDiff, text_diff, tree_hash};
+use cofferdam_runtime_process::layer::{Began, Counts, FileDiff, Watch, text_diff, tree_hash};
 use rustix::fs::{AtFlags, CWD, FileType, Mode, Timespec, Timestamps, XattrFlags};
 use std::ffi::OsStr;
 use std::fs::{self, OpenOptions};
@@ -193,6 +193,44 @@ fn what_was_done_inside_is_what_arrives() {
     });
 }
 
+/// More than is held in memory, of every operation: the rest is read from a file, in the same order.
+#[test]
+fn more_changes_than_memory_holds_arrive() {
+    let Some(way) = confined("layer::more_changes_than_memory_holds_arrive") else { return };
+    for staging in STAGINGS {
+        let ground = Ground::in_memory(way, staging);
+        let act = |at: &Path| {
+            for file in 0..200 {
+                fs::rename(at.join(format!("many/{file}")), at.join(format!("many/z{file}"))).unwrap();
+                fs::write(at.join(format!("many/{}", 200 + file)), "modified").unwrap();
+                fs::remove_file(at.join(format!("many/{}", 400 + file))).unwrap();
+            }
+            for dir in 0..17 {
+                fs::create_dir(at.join(format!("new{dir}"))).unwrap();
+                (0..500).for_each(|file| fs::write(at.join(format!("new{dir}/{file}")), "new").unwrap());
+            }
+        };
+        let model = ground.path("model");
+        for place in [&model, &ground.work()] {
+            fs::create_dir_all(place.join("many")).unwrap();
+            (0..600).for_each(|n| fs::write(place.join(format!("many/{n}")), format!("file {n}")).unwrap());
+        }
+        act(&model);
+        let began = Began::now();
+        ground.within(&ground.stack().layers().unwrap(), act);
+        let layer = ground.layer(began);
+        let found = cofferdam_runtime_process::layer::diff(&layer, &ground.path("")).unwrap();
+        let counts = [ChangeOp::Created, ChangeOp::Modified, ChangeOp::Renamed, ChangeOp::Deleted];
+        assert_eq!(counts.map(|op| found.count(op)), [8_517, 200, 200, 200]);
+        assert!(found.first().len() < found.len(), "some are in the file");
+        let paths: Vec<_> = found.iter().map(|change| change.unwrap().path.clone()).collect();
+        assert!(paths.is_sorted(), "in the order of names");
+        let done = ground.commit_list(&layer, &found, Watch::default()).unwrap();
+        assert_eq!((done.applied, done.skipped.as_slice()), (9_117, &[][..]));
+        assert_eq!(ground.hash(CONTENT), tree_hash(&model, CONTENT).unwrap().to_string());
+    }
+}
+
 #[test]
 fn a_directory_that_is_replaced_or_moved_arrives_whole() {
     each("layer::a_directory_that_is_replaced_or_moved_arrives_whole", |ground| {
@@ -380,7 +418,7 @@ fn a_full_disk_changes_nothing() {
         fs::write(at.join("large"), vec![7; 2 << 20]).unwrap();
     });
     let watch = cofferdam_runtime_process::layer::Watch::default();
-    let error = cofferdam_runtime_process::layer::commit(&layer, &changes, &ground.session(), watch);
+    let error = ground.commit(&layer, &changes, watch);
     let error = error.unwrap_err().to_string();
     assert!(error.contains("large") && error.contains("nothing was changed"), "{error}");
     assert!(error.contains("No space left"), "{error}");

@@ -2,7 +2,7 @@
 //! is what it was or what it was to be, never something between, and nothing is left.
 
 use crate::layer_place::{Ground, STAGINGS, Staging, Way, confined};
-use cofferdam_runtime_process::layer::{Began, Counts, Recovered, Watch, commit, diff, recover};
+use cofferdam_runtime_process::layer::{Began, Counts, Recovered, Watch, recover};
 use rustix::io::Errno;
 use rustix::process::Signal;
 use std::cell::Cell;
@@ -40,7 +40,7 @@ fn change(at: &Path) {
 }
 
 /// A session that waits for its commit, as it was the last time: the copies keep every time.
-fn prepared(way: Way, staging: Staging, from: Option<&Ground>) -> Ground {
+pub(crate) fn prepared(way: Way, staging: Staging, from: Option<&Ground>) -> Ground {
     let ground = Ground::in_memory(way, staging);
     let Some(from) = from else {
         furnish(&ground.work());
@@ -56,7 +56,7 @@ fn prepared(way: Way, staging: Staging, from: Option<&Ground>) -> Ground {
 }
 
 /// Commits, and stops before the moment with this number: by a failure, or by the end of the process.
-fn interrupted(ground: &Ground, began: Began, at: usize, kill: bool) -> bool {
+pub(crate) fn interrupted(ground: &Ground, began: Began, at: usize, kill: bool) -> bool {
     let count = Cell::new(0);
     let stop = |_| {
         count.set(count.get() + 1);
@@ -72,13 +72,13 @@ fn interrupted(ground: &Ground, began: Began, at: usize, kill: bool) -> bool {
         }
     };
     let layer = ground.layer(began);
-    let changes = diff(&layer).unwrap();
-    let _ = commit(&layer, &changes, &ground.session(), Watch(Some(&stop)));
+    let changes = ground.diff(&layer);
+    let _ = ground.commit(&layer, &changes, Watch(Some(&stop)));
     count.get() > at
 }
 
 /// The next start, which is itself stopped once at some moment.
-fn next_start(ground: &Ground, at: usize) -> Recovered {
+pub(crate) fn next_start(ground: &Ground, at: usize) -> Recovered {
     let count = Cell::new(0);
     let stop = |_| {
         count.set(count.get() + 1);
@@ -213,6 +213,12 @@ fn a_completed_commit_overwrites_nothing_that_came_between() {
             assert_eq!(fs::read_to_string(work.join(path)).unwrap(), "outside");
         }
         assert_eq!(fs::read_to_string(work.join("dir/one")).unwrap(), "modified");
+        // What was to be placed is kept, also by who completes it.
+        assert!(skipped.iter().all(|skipped| skipped.aside), "{skipped:?}");
+        let kept = cofferdam_runtime_process::layer::conflict::list(&ground.conflicts());
+        let [kept] = kept.as_slice() else { panic!("{kept:?}") };
+        assert_eq!(fs::read_to_string(kept.files.as_path().join("file")).unwrap(), "modified");
+        assert_eq!(fs::read_to_string(kept.files.as_path().join("c")).unwrap(), "b");
     }
 }
 

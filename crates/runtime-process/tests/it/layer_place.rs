@@ -2,8 +2,10 @@
 //! the root that it is and as the root of a new user namespace, where the overlay's marks are other attributes.
 
 use cofferdam_model::FileChange;
-use cofferdam_runtime::Committed;
-use cofferdam_runtime_process::layer::{Began, Counts, Layer, Layers, Stack, Watch, commit, diff, tree_hash};
+use cofferdam_runtime::{ChangeList, Committed, RuntimeError};
+use cofferdam_runtime_process::layer::{
+    Began, Counts, Desk, Layer, Layers, Stack, Watch, commit, diff, tree_hash,
+};
 use cofferdam_testkit::{finish, is_root};
 use rustix::fs::{CWD, Mode, OFlags};
 use rustix::mount::{MountFlags, UnmountFlags};
@@ -166,12 +168,41 @@ impl Ground {
         let began = Began::now();
         self.within(&self.stack().layers().unwrap(), act);
         let layer = self.layer(began);
-        let changes = diff(&layer).unwrap();
+        let changes = self.diff(&layer);
         (layer, changes)
     }
 
+    pub(crate) fn diff(&self, layer: &Layer) -> Vec<FileChange> {
+        let found = diff(layer, &self.dir).unwrap();
+        found.iter().map(|change| change.unwrap().into_owned()).collect()
+    }
+
     pub(crate) fn keep(&self, layer: &Layer, changes: &[FileChange]) -> Committed {
-        commit(layer, changes, &self.session(), Watch::default()).unwrap()
+        self.commit(layer, changes, Watch::default()).unwrap()
+    }
+
+    pub(crate) fn commit(
+        &self,
+        layer: &Layer,
+        changes: &[FileChange],
+        watch: Watch<'_>,
+    ) -> Result<Committed, RuntimeError> {
+        self.commit_list(layer, &changes.to_vec().into(), watch)
+    }
+
+    pub(crate) fn commit_list(
+        &self,
+        layer: &Layer,
+        changes: &ChangeList,
+        watch: Watch<'_>,
+    ) -> Result<Committed, RuntimeError> {
+        let (session, conflicts) = (self.session(), self.conflicts());
+        commit(layer, changes, Desk { session: &session, conflicts: &conflicts }, watch)
+    }
+
+    /// Where what is left out is kept.
+    pub(crate) fn conflicts(&self) -> PathBuf {
+        self.path("conflicts")
     }
 
     pub(crate) fn hash(&self, counts: Counts) -> String {

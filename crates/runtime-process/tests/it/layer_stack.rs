@@ -2,7 +2,7 @@
 //! directory in which the same is done. `COFFERDAM_TEST_CASES` and `COFFERDAM_TEST_SEED` run more, or others.
 
 use crate::layer_place::{CONTENT, Ground, STAGINGS, Staging, Way, confined};
-use cofferdam_runtime_process::layer::{Began, Counts, Stack, Watch, commit, diff, tree_hash};
+use cofferdam_runtime_process::layer::{Began, Counts, Stack, Watch, tree_hash};
 use proptest::prelude::*;
 use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
 use rustix::fs::XattrFlags;
@@ -246,8 +246,8 @@ fn case(way: Way, staging: Staging, acts: &[Act], keep: bool) {
         if keep { model.commit() } else { model.rollback() }
     }
     let layer = ground.layer(began);
-    let changes = diff(&layer).unwrap();
-    let done = commit(&layer, &changes, &ground.session(), Watch::default()).unwrap();
+    let changes = ground.diff(&layer);
+    let done = ground.keep(&layer, &changes);
     assert_eq!(done.skipped, []);
     assert_eq!(ground.hash(CONTENT), hash(&model.now(), CONTENT), "after the last commit: {changes:#?}");
 }

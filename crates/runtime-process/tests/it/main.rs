@@ -9,6 +9,8 @@ mod inside;
 #[cfg(test)]
 mod layer;
 #[cfg(test)]
+mod layer_aside;
+#[cfg(test)]
 mod layer_faults;
 #[cfg(test)]
 mod layer_place;

@@ -39,6 +39,7 @@ impl Place {
         SandboxSpec {
             layer: self.dir("layers").join(id.as_str()),
             base: Default::default(),
+            conflicts: self.dir("conflicts"),
             id,
             workdir: self.dir("work"),
             shown_at: None,

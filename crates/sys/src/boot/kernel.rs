@@ -30,6 +30,11 @@ pub(super) struct Linux {
     pub(super) carried: [Option<OwnedFd>; CARRIED_MAX],
 }
 
+/// What may fail has not.
+fn none_if(optional: bool, errno: Errno) -> Result<(), Errno> {
+    if optional { Ok(()) } else { Err(errno) }
+}
+
 impl Kernel for Linux {
     fn perform(&mut self, op: &Op) -> Result<(), Errno> {
         match op {
@@ -43,6 +48,7 @@ impl Kernel for Linux {
             Op::PrivateMounts => mounts::make_private(),
             Op::Tmpfs { at, options, attr } => mounts::tmpfs(at, options, *attr),
             Op::Resize { at, options } => mounts::resize(at, options),
+            Op::AllowFiles { at, more } => mounts::allow_files(at, *more),
             Op::Enter { at } => rustix::process::chdir(at.as_c_str()),
             Op::Dir { at, mode, owner } => make_dir(at, *mode, *owner),
             Op::Whiteout { at } => whiteout(at),
@@ -78,10 +84,7 @@ impl Kernel for Linux {
             Op::NewCgroupNamespace => unshare(UnshareFlags::NEWCGROUP),
             Op::Hostname { name } => rustix::system::sethostname(name),
             Op::LoopbackUp => loopback_up(),
-            Op::Netlink { request, optional } => match request.send() {
-                Err(_) if *optional => Ok(()),
-                sent => sent,
-            },
+            Op::Netlink { request, optional } => request.send().or_else(|errno| none_if(*optional, errno)),
             Op::Doors { doors } => self.open_doors(doors),
             Op::ProbeDoors { at } => {
                 at.iter().for_each(|at| door::knock(*at));

@@ -106,6 +106,11 @@ pub enum Op {
         at: CString,
         options: CString,
     },
+    /// So many files more in a memory file system than it holds now, and not one beyond.
+    AllowFiles {
+        at: CString,
+        more: u64,
+    },
     Enter {
         at: CString,
     },
@@ -278,6 +283,7 @@ impl Op {
             Self::PrivateMounts => "private-mounts",
             Self::Tmpfs { .. } => "tmpfs",
             Self::Resize { .. } => "resize",
+            Self::AllowFiles { .. } => "allow-files",
             Self::Enter { .. } => "enter",
             Self::Dir { .. } => "dir",
             Self::Whiteout { .. } => "whiteout",
@@ -331,6 +337,7 @@ impl fmt::Display for Op {
                 write!(f, " {} ({}){}", show(at), show(options), Flags(*attr))
             }
             Self::Resize { at, options } => write!(f, " {} ({})", show(at), show(options)),
+            Self::AllowFiles { at, more } => write!(f, " {} {more}", show(at)),
             Self::Enter { at }
             | Self::JoinGroup { tasks: at }
             | Self::Proc { at }

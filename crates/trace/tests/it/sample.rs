@@ -126,6 +126,7 @@ fn events(writer: &mut Writer) -> Vec<(Option<u64>, Body)> {
                 renamed: 0,
                 deleted: 0,
                 skipped: Vec::new(),
+                aside: None,
             }),
         ),
         (None, Body::SessionEnded(SessionEnded { exit: Exit::Code(2), usage: usage(), error: None })),

@@ -5,6 +5,8 @@ pub(super) mod list;
 mod stay;
 mod transact;
 
+pub(super) use transact::told;
+
 use crate::args::{Session, SessionCommand, SessionPolicyCommand, SessionToolsCommand, Switch};
 use crate::output::{Failure, Output};
 use cofferdam_engine::Engine;
@@ -52,7 +54,9 @@ pub(crate) fn run(home: Option<PathBuf>, session: Session, output: &Output) -> R
         SessionCommand::Kill { session, changes, .. } => {
             stay::kill(&engine, &find(&session)?, changes, output)
         }
-        SessionCommand::Logs { session, exec, follow } => stay::logs(&engine, &find(&session)?, exec, follow),
+        SessionCommand::Logs { session, exec, follow } => {
+            stay::logs(&engine, &find(&session)?, (exec, follow), output)
+        }
         SessionCommand::Policy { command: SessionPolicyCommand::Set { session, file } } => {
             changed(engine.set_policy(&find(&session)?, file)?, output)
         }

@@ -1,8 +1,11 @@
 //! Sessions that stay: made, used, followed, ended.
 
 use crate::args::{Create, Exec};
+use crate::command::conflict::left_out;
 use crate::command::run::{BY, spec, stdio, variable};
 use crate::output::{Failure, Output};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use cofferdam_engine::{Engine, LiveExec, LiveOutcome};
 use cofferdam_model::{Changes, Exit, LiveState, SessionId};
 use serde_json::json;
@@ -118,9 +121,7 @@ pub(super) fn kill(
     if output.json {
         output.value(&json!({ "session": session, "changes": decided }))?;
     } else if let Some(decided) = &decided {
-        for skipped in &decided.skipped {
-            output.remark(format!("not kept: {}: {}", skipped.path, skipped.reason));
-        }
+        left_out(decided, output);
     }
     Ok(0)
 }
@@ -128,8 +129,8 @@ pub(super) fn kill(
 pub(super) fn logs(
     engine: &Engine,
     session: &SessionId,
-    exec: Option<u32>,
-    follow: bool,
+    (exec, follow): (Option<u32>, bool),
+    output: &Output,
 ) -> Result<u8, Failure> {
     let info = engine.session(session)?;
     let found = match exec {
@@ -148,7 +149,12 @@ pub(super) fn logs(
         }
     };
     let path = engine.session_log(session, number)?;
-    show(&path, || {
+    let mut pieces = Pieces { exec: number, rest: Vec::new() };
+    let piece = |bytes: &[u8]| match output.json {
+        true => pieces.told(bytes),
+        false => bytes.to_vec(),
+    };
+    show(&path, piece, || {
         let runs = || {
             let info = engine.session(session).ok()?;
             info.execs.into_iter().find(|exec| exec.id == number).map(|exec| exec.exit.is_none())
@@ -157,8 +163,41 @@ pub(super) fn logs(
     })
 }
 
-/// Prints a file, and what is added to it for as long as there may be more.
-fn show(path: &Path, goes_on: impl Fn() -> bool) -> Result<u8, Failure> {
+/// Output as lines of JSON: what is text as `text`, anything else as `base64`.
+struct Pieces {
+    exec: u32,
+    /// The beginning of a character whose end is yet to come.
+    rest: Vec<u8>,
+}
+
+impl Pieces {
+    /// Nothing more comes after nothing.
+    fn told(&mut self, bytes: &[u8]) -> Vec<u8> {
+        let mut all = std::mem::take(&mut self.rest);
+        all.extend_from_slice(bytes);
+        if let Err(error) = std::str::from_utf8(&all)
+            && error.error_len().is_none()
+            && !bytes.is_empty()
+        {
+            self.rest = all.split_off(error.valid_up_to());
+        }
+        if all.is_empty() {
+            return all;
+        }
+        let line = match std::str::from_utf8(&all) {
+            Ok(text) => json!({ "exec": self.exec, "text": text }),
+            Err(_) => json!({ "exec": self.exec, "base64": STANDARD.encode(&all) }),
+        };
+        format!("{line}\n").into_bytes()
+    }
+}
+
+/// Prints a file, and what is added to it for as long as there may be more. The last piece is an empty one.
+fn show(
+    path: &Path,
+    mut piece: impl FnMut(&[u8]) -> Vec<u8>,
+    goes_on: impl Fn() -> bool,
+) -> Result<u8, Failure> {
     let mut file = File::open(path)?;
     let mut out = io::stdout().lock();
     let mut buffer = vec![0; 64 << 10];
@@ -168,15 +207,37 @@ fn show(path: &Path, goes_on: impl Fn() -> bool) -> Result<u8, Failure> {
         loop {
             match file.read(&mut buffer)? {
                 0 => break,
-                count => match out.write_all(&buffer[..count]).and_then(|()| out.flush()) {
+                count => match out.write_all(&piece(&buffer[..count])).and_then(|()| out.flush()) {
                     Err(error) if error.kind() == io::ErrorKind::BrokenPipe => return Ok(0),
                     other => other?,
                 },
             }
         }
         if !more {
+            out.write_all(&piece(&[]))?;
             return Ok(0);
         }
         std::thread::sleep(LOOK);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pieces_are_text_where_they_are_text() {
+        let check = |pieces: &[&[u8]], expected: &str| {
+            let mut told = Pieces { exec: 3, rest: Vec::new() };
+            let lines: Vec<u8> =
+                pieces.iter().chain([&&b""[..]]).flat_map(|piece| told.told(piece)).collect();
+            assert_eq!(String::from_utf8(lines).unwrap(), expected);
+        };
+        check(&[], "");
+        check(&[b"a\n"], "{\"exec\":3,\"text\":\"a\\n\"}\n");
+        // A character in two pieces is one; half of one at the end is no text.
+        check(&[b"x\xc3", b"\xa4"], "{\"exec\":3,\"text\":\"x\"}\n{\"exec\":3,\"text\":\"\u{e4}\"}\n");
+        check(&[b"\xc3"], "{\"base64\":\"ww==\",\"exec\":3}\n");
+        check(&[b"\xff\x00"], "{\"base64\":\"/wA=\",\"exec\":3}\n");
     }
 }

@@ -1,5 +1,6 @@
 //! Transactions of a session: what was done in one, and what became of it.
 
+use crate::command::conflict::left_out;
 use crate::command::run::mark;
 use crate::output::{Failure, Output, Paint};
 use crate::story::{printable, respects};
@@ -25,7 +26,7 @@ pub(super) fn diff(
 }
 
 /// A line for the change, and the lines of the file. What the inside wrote reaches no terminal as it is.
-fn told(difference: &FileDifference, output: &Output) -> String {
+pub(crate) fn told(difference: &FileDifference, output: &Output) -> String {
     let change = &difference.change;
     let omitted = difference.omitted.as_ref().map(|why| format!(" ({why})")).unwrap_or_default();
     let path = printable(&change.path.to_string());
@@ -76,10 +77,7 @@ pub(super) fn settle(
 
 /// What a person has to know of it.
 pub(super) fn remarks(settled: &Settled, output: &Output) {
-    let skipped = settled.host.iter().flat_map(|host| &host.skipped);
-    for skipped in skipped {
-        output.remark(format!("not kept: {}: {}", skipped.path, skipped.reason));
-    }
+    settled.host.iter().for_each(|decided| left_out(decided, output));
     let count = settled.effects.len() as u64 + settled.more;
     if count > 0 {
         output.remark(format!("files are as they were; what went outside cannot be taken back ({count}):"));
