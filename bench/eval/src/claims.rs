@@ -130,7 +130,7 @@ fn count<'d>(runs: impl Iterator<Item = &'d Dojo>) -> Vec<(&'d Dojo, Counts)> {
             tally.1 += 1;
             if flagged(&report, &value.range) {
                 tally.0 += 1;
-                dump::say("TRUE FLAGGED", case.dojo, case.answer, &value.range, &report);
+                dump::say("TRUE FLAGGED", case.dojo, (&case.dojo.run, case.answer), &value.range, &report);
             }
             dump::value(("true", value.kind), case.dojo, (&case.dojo.run, &value.range), &value.range, false);
             let said = &case.answer[value.range.clone()];
@@ -228,7 +228,7 @@ impl Counts {
         dump::value((how, value.kind), case.dojo, (run, range), &value.range, open);
         if !found {
             let what = if open { format!("{how}, open") } else { how.to_owned() };
-            dump::say(&what, case.dojo, text, range, report);
+            dump::say(&what, case.dojo, (run, text), range, report);
         }
     }
 }

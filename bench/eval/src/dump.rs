@@ -58,7 +58,7 @@ pub fn value(
 }
 
 /// With `EVAL_SAY` set, every miss is told with its line, for whoever wants to make it one less.
-pub fn say(what: &str, dojo: &Dojo, answer: &str, range: &Range<usize>, report: &ClaimReport) {
+pub fn say(what: &str, dojo: &Dojo, (run, answer): (&Run, &str), range: &Range<usize>, report: &ClaimReport) {
     if std::env::var_os("EVAL_SAY").is_none() {
         return;
     }
@@ -67,10 +67,11 @@ pub fn say(what: &str, dojo: &Dojo, answer: &str, range: &Range<usize>, report: 
         let claim = report
             .claims
             .iter()
-            .find(|c| c.status.flagged() && c.bytes.0 < range.end && range.start < c.bytes.1);
-        let why =
-            claim.map(|c| (c.kind, json!(c.why)["reason"].to_string(), json!(c.why)["field"].to_string()));
-        eprintln!("[blind, {what}] {why:?}");
+            .find(|c| c.bytes.0 < range.end && range.start < c.bytes.1);
+        let why = claim.map(|c| (c.kind, c.status, json!(c.why)["reason"].to_string()));
+        let at = |w: &&Weighed| w.bytes.0 < range.end && range.start < w.bytes.1;
+        let rules: Vec<&str> = weigh(run).iter().filter(at).flat_map(|w| w.against.clone()).collect();
+        eprintln!("[blind, {what}] {why:?} {}", rules.join(" "));
         return;
     }
     let line = answer[..range.start].rfind('\n').map_or(0, |n| n + 1)

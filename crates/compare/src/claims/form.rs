@@ -49,7 +49,7 @@ impl Judge<'_> {
         Some(Why::Misfit { wants: wants.into(), found: None })
     }
 
-    fn counts_a_noun(&self, raw: &Raw) -> bool {
+    pub(super) fn counts_a_noun(&self, raw: &Raw) -> bool {
         let after = self.text[raw.range.end..].trim_start_matches('*');
         let Some(noun) = self.words_after(raw).first().filter(|_| after.starts_with(' ')) else {
             return false;
@@ -78,6 +78,21 @@ impl Judge<'_> {
         let dated = is(0, &["from"])
             && is(1, &["are", "is", "actually", "still", "but", "transactions", "data", "only"]);
         touches && ends && (early || edge || dated)
+    }
+
+    /// A name where a weekday belongs: "on Mark, May 18th".
+    pub(super) fn no_weekday(&self, raw: &Raw) -> Option<Why> {
+        let [_] = self.words_in(&raw.range) else { return None };
+        let next = self.answer.claims.iter().find(|c| c.range.start >= raw.range.end)?;
+        let dated = matches!(next.value, Some(Value::Date(_)))
+            && self.text.get(raw.range.end..next.range.start).is_some_and(|between| between == ", ");
+        let words = within(&self.answer.words, &(0..raw.range.start), |w| w.range().start);
+        let mut lead = words.iter().rev().map(|w| w.of(self.text).to_ascii_lowercase());
+        let (last, before) = (lead.next()?, lead.next().unwrap_or_default());
+        let set = ["scheduled", "planned", "set", "booked"].contains(&before.as_str());
+        let day = last == "on" || last == "for" && set;
+        (!super::off('W') && raw.kind == super::report::ClaimKind::Name && dated && day)
+            .then(|| Why::Misfit { wants: "a weekday".into(), found: None })
     }
 
     fn word_before(&self, raw: &Raw) -> Option<&Word> {

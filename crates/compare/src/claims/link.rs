@@ -145,7 +145,10 @@ impl<'r> Judge<'r> {
                 .then(self.source(a).cmp(&self.source(b)))
                 .then((a.piece, a.range.start).cmp(&(b.piece, b.range.start)))
         });
+        // what a label calls its item was read: what is said of it is doubted, and not the label
+        let label = statement.label.as_ref() == Some(&raw.range) && raw.value.is_none();
         if statement.manner != Manner::NotAsserted
+            && !label
             && let Some((status, why)) = self.doubt(raw, statement, &hits, about, ranking)
         {
             return (status, why, Vec::new());
@@ -171,6 +174,7 @@ impl<'r> Judge<'r> {
     ) -> Option<(ClaimStatus, Why)> {
         // rules that go by what stands around are believed where nothing that was said fits there best of all
         let most = self.is_the_most(statement, hits, about);
+        let most = most || !super::off('C') && self.comes_out(raw);
         let open = !most && ranking.is_none_or(|ranking| ranking.by > 0.0);
         let around = |found: &dyn Fn() -> Option<Instead>| if open { found() } else { None };
         let same_words = || self.among_the_same_words(raw).filter(|(_, sure)| open || *sure && !most);
@@ -181,6 +185,7 @@ impl<'r> Judge<'r> {
             .or_else(|| self.not_its_address(raw))
             .or_else(|| self.not_done_with(raw))
             .or_else(|| self.not_done_to(raw, statement))
+            .or_else(|| if super::off('A') { None } else { self.not_done_on(raw, statement) })
             .or_else(|| {
                 self.not_of_its_subject(raw, statement)
                     .filter(|(_, sure)| open || *sure && !most)
@@ -202,10 +207,10 @@ impl<'r> Judge<'r> {
         if let Some((field, found)) = contradicted {
             return Some((ClaimStatus::Contradicted, self.other(field, found)));
         }
-        if let Some(why) = self.not_the_same_time(raw).or_else(|| self.does_not_add_up(raw)) {
+        if let Some(why) = self.not_the_same_time(raw).or_else(|| self.does_not_add_up(raw)).or_else(|| if super::off('C') {None} else {self.does_not_come_out(raw)}) {
             return Some((ClaimStatus::Contradicted, why));
         }
-        let misfit = self.not_its_form(raw).or_else(|| self.no_name(raw, statement));
+        let misfit = self.not_its_form(raw).or_else(|| self.no_weekday(raw)).or_else(|| self.no_name(raw, statement));
         if let Some(why) = misfit.or_else(|| self.summed_otherwise(raw)) {
             return Some((ClaimStatus::Unsupported, why));
         }
@@ -299,7 +304,9 @@ impl<'r> Judge<'r> {
                     self.evidence.slots[s].key == "id" || self.evidence.slots[s].key.ends_with(" id")
                 })
             };
-            if matches!(raw.kind, ClaimKind::Money | ClaimKind::Percent | ClaimKind::Quantity) {
+            if matches!(raw.kind, ClaimKind::Money | ClaimKind::Percent | ClaimKind::Quantity)
+                || !super::off('J') && self.is_paid(raw)
+            {
                 hits.retain(|h| !id(h));
             }
             if let Value::Date(date) = value {
@@ -320,6 +327,18 @@ impl<'r> Judge<'r> {
             }));
         }
         hits
+    }
+
+    /// Whether a bare number is said to be money: `paid 3`, `the amount was 10.0`.
+    fn is_paid(&self, raw: &Raw) -> bool {
+        const PAID: [&str; 14] = [
+            "paid", "received", "cost", "costs", "spent", "charged", "amount", "price", "fee", "refunded",
+            "transferred", "owe", "balance", "set",
+        ];
+        let bare = matches!(&raw.value, Some(Value::Amount(amount)) if amount.unit.is_none());
+        let before = within(&self.answer.words, &(0..raw.range.start), |w| w.range().start);
+        let mut near = before.iter().rev().take(3).skip_while(|w| w.common).map(|w| w.of(self.text));
+        bare && near.next().is_some_and(|word| PAID.iter().any(|p| word.eq_ignore_ascii_case(p)))
     }
 
     /// A number that no value of its kind says, but whose digits stand on a line that is about the same: `4 of 5`, `v2`.

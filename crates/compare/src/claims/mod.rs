@@ -10,6 +10,7 @@ mod company;
 mod context;
 mod cue;
 mod derive;
+mod equation;
 pub(crate) mod evidence;
 mod exchange;
 mod extract;
@@ -21,6 +22,7 @@ pub(crate) mod layout;
 mod link;
 pub(crate) mod moment;
 mod naming;
+mod object;
 mod person;
 mod rank;
 mod reading;
@@ -45,6 +47,10 @@ pub use rank::Candidate;
 pub use report::{Claim, ClaimKind, ClaimReport, ClaimStatus, Operation, Quoted, Totals, Why};
 pub use scan::Value;
 
+pub(crate) fn off(c: char) -> bool {
+    static OFF: std::sync::OnceLock<String> = std::sync::OnceLock::new();
+    OFF.get_or_init(|| std::env::var("OFF").unwrap_or_default()).contains(c)
+}
 use cofferdam_model::{ActKind, Run};
 use evidence::Evidence;
 

@@ -48,7 +48,7 @@ const BEFORE: [&str; 13] = [
     "old",
 ];
 
-type Score<'s> = dyn Fn(usize, usize, Option<usize>) -> f32 + 's;
+type Score<'s> = dyn Fn(usize, (usize, usize), Option<usize>) -> f32 + 's;
 /// A score, the slot and what stands there.
 type Rival = (f32, Option<usize>, Quoted);
 
@@ -79,10 +79,11 @@ impl Judge<'_> {
         }
         let key_of = |slot: Option<usize>| slot.map(|s| self.evidence.slots[s].key.as_str());
         let wanted = self.wanted(raw, statement);
-        let score = |record: usize, segment: usize, slot: Option<usize>| {
+        let score = |record: usize, (segment, passage): (usize, usize), slot: Option<usize>| {
             let named = slot.is_some_and(|s| key_fits(&self.evidence.slots[s].stems, &wanted));
             about.of(record) / about.total.max(0.1)
-                + about.near.get(segment).copied().unwrap_or(0.0) / about.near_total.max(0.1)
+                + about.line(segment).max(if super::off('P') { 0.0 } else { about.passage(passage) })
+                    / about.near_total.max(0.1)
                 + if named { NAMED } else { 0.0 }
         };
         let (mine, rival) = match &raw.value {
@@ -122,7 +123,7 @@ impl Judge<'_> {
         let key = |slot: Option<usize>| slot.map(|s| self.evidence.slots[s].name);
         let before = self.evidence.seen.partition_point(|s| self.evidence.pieces[s.piece].act < self.act);
         for seen in self.evidence.seen[..before].iter().filter(|s| self.may_replace(value, s)) {
-            let scored = score(seen.record, seen.segment, seen.slot);
+            let scored = score(seen.record, (seen.segment, seen.passage), seen.slot);
             if value.said_by(&seen.found.value) {
                 mine = mine.max(scored);
                 homes.push((seen.record, key(seen.slot), seen.segment));
@@ -186,7 +187,7 @@ impl Judge<'_> {
             let Some(first) = held.first() else { continue };
             let segment =
                 self.evidence.segment_of(self.evidence.records[other.record].piece, first.range().start);
-            let scored = score(other.record, segment, Some(at));
+            let scored = score(other.record, (segment, usize::MAX), Some(at));
             if phrase.iter().any(|p| held.iter().any(|w| w.exact == *p)) {
                 mine = mine.max(scored);
             } else if scored > top.0 && held.len() <= 4 && held.iter().all(|w| w.upper || w.common) {
@@ -345,9 +346,14 @@ impl Judge<'_> {
             return None;
         }
         let hashes: Vec<u64> = phrase.iter().map(|w| w.exact).collect();
+        // two other words that tell something say which name was meant, though the one in question was read elsewhere
+        let tells_enough = |own: usize| {
+            let others = phrase.iter().enumerate().filter(|(i, w)| *i != own && !w.common && w.upper);
+            !super::off('L') && others.count() > 1
+        };
         for swapped in (0..phrase.len())
             .rev()
-            .filter(|i| !phrase[*i].common && !self.evidence.holds(hashes[*i], self.act))
+            .filter(|i| !phrase[*i].common && (tells_enough(*i) || !self.evidence.holds(hashes[*i], self.act)))
         {
             let (left, right) = (&hashes[..swapped], &hashes[swapped + 1..]);
             let leads = left.len() >= right.len();
