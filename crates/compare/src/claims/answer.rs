@@ -75,9 +75,7 @@ fn blocks(text: &str) -> Vec<Range<usize>> {
         }
         blank = body.is_empty();
     }
-    if !super::off('K') {
-        join_fields(text, &mut starts);
-    }
+    join_fields(text, &mut starts);
     let ends = starts.iter().skip(1).copied().chain([text.len()]).collect::<Vec<_>>();
     starts.into_iter().zip(ends).map(|(from, to)| from..to).collect()
 }

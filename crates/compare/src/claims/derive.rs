@@ -48,7 +48,6 @@ pub(crate) fn derive(judge: &Judge<'_>, claims: &mut [Claim]) {
             claims[at].why = why;
         } else if claims[at].status.flagged()
             && !judge.is_firm(at)
-            && (super::off('B') || !judge.is_plain_field(&claims[at], at))
             && let Some((operation, operands)) = operands_of(judge, claims, at)
         {
             claims[at].status = ClaimStatus::Derived;
@@ -84,6 +83,12 @@ impl Judge<'_> {
 
 fn operands_of(judge: &Judge<'_>, claims: &[Claim], at: usize) -> Option<Derived> {
     let claim = &claims[at];
+    if let Some(written) = judge.written_out(&judge.answer.claims[at]) {
+        return Some(written);
+    }
+    if judge.is_plain_field(claim, at) {
+        return None;
+    }
     match claim.value.as_ref()? {
         Value::Weekday(day) => {
             let date = dates_near(claims, at).find(|c| weekday_of(c) == Some(*day))?;
@@ -95,7 +100,7 @@ fn operands_of(judge: &Judge<'_>, claims: &[Claim], at: usize) -> Option<Derived
         Value::Amount(amount) if amount.unit.is_none() => {
             let counted = count(judge, claim, amount.value);
             // how many there are is no difference of two prices
-            let sole = !super::off('E') && judge.counts_a_noun(&judge.answer.claims[at]);
+            let sole = judge.counts_a_noun(&judge.answer.claims[at]);
             counted.or_else(|| if sole { None } else { arithmetic(judge, claims, at) })
         }
         Value::Amount(_) => arithmetic(judge, claims, at),
@@ -137,7 +142,7 @@ fn count(judge: &Judge<'_>, claim: &Claim, value: f64) -> Option<Derived> {
     let counts = judge.text[claim.bytes.1..]
         .trim_start_matches('*')
         .strip_prefix(' ')
-        .is_some_and(|r| r.starts_with(|c: char| c.is_alphabetic()) && (super::off('D') || !opens_with_common(r)));
+        .is_some_and(|r| r.starts_with(|c: char| c.is_alphabetic()) && !opens_with_common(r));
     if value.fract() != 0.0 || !(0.0..=10_000.0).contains(&value) || !(counts || cued(judge, claim)) {
         return None;
     }

@@ -42,7 +42,7 @@ pub(crate) fn extract(text: &str) -> Answer {
         claims.extend(quotes.iter().filter(whole).map(|q| raw(q.clone(), ClaimKind::Quote, number)));
         let words = within(&answer.words, &statement.range, |w| w.range().start);
         // a label is the answer's own word more often than not, but three capitalised words are a title
-        let titled = |r: &Range<usize>| !super::off('L') && within(words, r, |w| w.range().start).len() > 2;
+        let titled = |r: &Range<usize>| within(words, r, |w| w.range().start).len() > 2;
         let label = |r: &Range<usize>| statement.label.as_ref() != Some(r) || titled(r);
         claims.extend(
             names(text, statement, words, &free)
@@ -124,9 +124,7 @@ fn side(text: &str, found: &Found) -> Option<&'static str> {
     }
     let after = text[found.range.end..].trim_start_matches(['*', ' ', ')']);
     let before = tail(text[..found.range.start].trim_end_matches(['*', ' ', '(']), 24);
-    if !super::off('F')
-        && let Some(side) = side_after(&text[found.range.end..])
-    {
+    if let Some(side) = side_after(&text[found.range.end..]) {
         return Some(side);
     }
     let dash = |c: char| "-–—".contains(c);
@@ -245,7 +243,8 @@ fn names(
         let mut opens = at == 0 || opens_sentence(text, first);
         let run = if opens && run.len() > 1 && opener(text, &run[0]) { &run[1..] } else { run };
         opens &= run[0].range().start == first;
-        let real = run.iter().any(|w| w.range().len() > 1);
+        let own = |w: &Word| ["I'", "I’"].iter().any(|i| w.of(text).starts_with(i));
+        let real = run.iter().any(|w| w.range().len() > 1 && !own(w));
         if real && (!opens || run.len() > 1) && !(statement.heading && run.len() == 1 && opens) {
             found.push(run[0].range().start..run[run.len() - 1].range().end);
         }
@@ -283,7 +282,9 @@ fn opener(text: &str, word: &Word) -> bool {
         "dear", "hi", "hello", "meet", "contact", "email", "call", "send", "sent", "visit", "invited",
         "added", "read", "posted", "thank", "yes", "no",
     ];
-    word.of(text).len() < 2 || openers.iter().any(|o| word.of(text).eq_ignore_ascii_case(o))
+    word.of(text).len() < 2
+        || super::status::is_deed_word(word.of(text))
+        || openers.iter().any(|o| word.of(text).eq_ignore_ascii_case(o))
 }
 
 #[cfg(test)]

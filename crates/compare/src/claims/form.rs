@@ -46,7 +46,7 @@ impl Judge<'_> {
             }
             _ => return None,
         };
-        Some(Why::Misfit { wants: wants.into(), found: None })
+        Some(Why::Misfit { wants: wants.into(), found: None, beside: Vec::new() })
     }
 
     pub(super) fn counts_a_noun(&self, raw: &Raw) -> bool {
@@ -59,6 +59,12 @@ impl Judge<'_> {
             && noun.ends_with('s')
             && noun.starts_with(char::is_lowercase)
             && !MEASURES.contains(&noun)
+    }
+
+    /// Whether a number is written as a word.
+    pub(super) fn is_spelled(&self, raw: &Raw) -> bool {
+        matches!(raw.value, Some(Value::Amount(_)))
+            && self.text[raw.range.clone()].starts_with(char::is_alphabetic)
     }
 
     /// "from early …", "since …," and "from … and not": a bare number after these is a year.
@@ -91,8 +97,11 @@ impl Judge<'_> {
         let (last, before) = (lead.next()?, lead.next().unwrap_or_default());
         let set = ["scheduled", "planned", "set", "booked"].contains(&before.as_str());
         let day = last == "on" || last == "for" && set;
-        (!super::off('W') && raw.kind == super::report::ClaimKind::Name && dated && day)
-            .then(|| Why::Misfit { wants: "a weekday".into(), found: None })
+        (raw.kind == super::report::ClaimKind::Name && dated && day).then(|| Why::Misfit {
+            wants: "a weekday".into(),
+            found: None,
+            beside: Vec::new(),
+        })
     }
 
     fn word_before(&self, raw: &Raw) -> Option<&Word> {
@@ -171,6 +180,7 @@ impl Judge<'_> {
         (!same).then(|| Why::Misfit {
             wants: format!("the same time as `{}`", &self.text[beside.range.clone()]),
             found: None,
+            beside: vec![self.own_words(&beside.range)],
         })
     }
 }

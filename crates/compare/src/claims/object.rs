@@ -55,7 +55,8 @@ impl Judge<'_> {
         let deeds: Vec<&Raw> = deeds.filter(|c| c.kind == ClaimKind::Status).collect();
         let last = deeds.iter().filter(|c| c.range.end <= raw.range.start).max_by_key(|c| c.range.end);
         if is(before, &INTO) {
-            let between = |c: &&&Raw| within(words, &(c.range.end..raw.range.start), |w| w.range().start).len() <= 9;
+            let between =
+                |c: &&&Raw| within(words, &(c.range.end..raw.range.start), |w| w.range().start).len() <= 9;
             return last.filter(between).map(|c| self.text[c.range.clone()].to_owned());
         }
         let said = before.of(self.text);
@@ -65,7 +66,8 @@ impl Judge<'_> {
         let next = deeds.iter().find(|c| c.range.start >= raw.range.end).filter(|_| sole)?;
         let after = within(words, &(next.range.end..statement.range.end), |w| w.range().start);
         let joined = words[end..].iter().take_while(|w| w.start < next.range.start as u32).count() <= 3;
-        (joined && after.iter().any(|w| is(w, &["it", "file"]))).then(|| self.text[next.range.clone()].to_owned())
+        (joined && after.iter().any(|w| is(w, &["it", "file"])))
+            .then(|| self.text[next.range.clone()].to_owned())
     }
 
     /// What a call was given, gave back, and named by an id.

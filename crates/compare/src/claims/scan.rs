@@ -59,7 +59,8 @@ impl Value {
     pub(crate) fn like(&self, other: &Value) -> bool {
         match (self, other) {
             (Self::Id(a), Self::Id(b)) => {
-                a.contains('.') == b.contains('.') && a.len() < 2 * b.len() && b.len() < 2 * a.len()
+                let files = a.contains('.') && b.contains('.');
+                files || a.contains('.') == b.contains('.') && a.len() < 2 * b.len() && b.len() < 2 * a.len()
             }
             (a, b) => std::mem::discriminant(a) == std::mem::discriminant(b),
         }

@@ -101,7 +101,6 @@ impl Judge<'_> {
         }
         match found {
             Some(seen) => Some((None, self.quote(seen.piece, seen.found.range.clone()))),
-            None if super::off('H') => None,
             None => self.other_first_name(&first, &last),
         }
     }
