@@ -44,6 +44,7 @@ impl<'c> Case<'c> {
 }
 
 type Other = fn(&Judge<'_>, &Case<'_>) -> Option<Instead>;
+type Unread = fn(&Judge<'_>, &Raw, &Statement) -> Option<Instead>;
 type Wrong = fn(&Judge<'_>, &Case<'_>) -> Option<Why>;
 
 /// Rules that name the value that was meant.
@@ -73,7 +74,7 @@ const OTHERS: [(&str, Other); 22] = [
 ];
 
 /// Rules for a name or a quote that stands nowhere as it is said.
-const UNREAD: [(&str, fn(&Judge<'_>, &Raw, &Statement) -> Option<Instead>); 5] = [
+const UNREAD: [(&str, Unread); 5] = [
     ("misquoted", |j, raw, statement| Some((None, j.misquoted(raw, statement)?))),
     ("address", |j, raw, _| j.not_its_address(raw)),
     ("first-name", |j, raw, _| j.not_called_so(raw)),
