@@ -64,10 +64,7 @@ pub fn say(what: &str, dojo: &Dojo, (run, answer): (&Run, &str), range: &Range<u
     }
     // single cases of the blind tasks are nobody's to read: of those it is told which rule spoke, and no more
     if is_blind(&dojo.task) {
-        let claim = report
-            .claims
-            .iter()
-            .find(|c| c.bytes.0 < range.end && range.start < c.bytes.1);
+        let claim = report.claims.iter().find(|c| c.bytes.0 < range.end && range.start < c.bytes.1);
         let why = claim.map(|c| (c.kind, c.status, json!(c.why)["reason"].to_string()));
         let at = |w: &&Weighed| w.bytes.0 < range.end && range.start < w.bytes.1;
         let rules: Vec<&str> = weigh(run).iter().filter(at).flat_map(|w| w.against.clone()).collect();
