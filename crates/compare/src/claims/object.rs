@@ -13,10 +13,8 @@ use super::status;
 use super::words::Word;
 
 /// Words that may stand between a deed's preposition and its object.
-const PAST: [&str; 14] = [
-    "the", "file", "files", "document", "your", "a", "new", "existing", "named", "called", "our", "this",
-    "named:", "both",
-];
+const PAST: [&str; 12] =
+    ["the", "file", "files", "document", "your", "a", "new", "existing", "named", "called", "our", "this"];
 const INTO: [&str; 3] = ["to", "into", "onto"];
 /// Values of a record that are looked through.
 const MOST: usize = 400;
