@@ -30,14 +30,22 @@ pub fn run(data: &Data) -> Table {
     let benign: Vec<&Dojo> = data.dojo.iter().filter(|d| d.attack.is_none() && d.utility).collect();
     // single cases were only ever looked at for the even tasks; the sums of both were seen while the rules were made
     let mut splits: BTreeMap<String, Counts> = BTreeMap::new();
+    let mut thirds: BTreeMap<&str, Counts> = BTreeMap::new();
     for (name, odd) in [("odd tasks", true), ("even tasks", false)] {
         let mut half = Counts::default();
         for (dojo, counts) in count(benign.iter().copied().filter(|d| is_odd(&d.task) == odd)) {
             half.add(&counts);
+            if odd {
+                let third = if is_blind(&dojo.task) { "blind tasks (3 of 4)" } else { "late tasks (1 of 4)" };
+                thirds.entry(third).or_default().add(&counts);
+            }
             splits.entry(format!("suite {}", dojo.suite)).or_default().add(&counts);
             splits.entry(format!("model {}", dojo.pipeline)).or_default().add(&counts);
         }
         report(&mut table, name, &half);
+    }
+    for (name, counts) in &thirds {
+        report(&mut table, name, counts);
     }
     // splits that nothing was chosen by
     for (name, counts) in &splits {
@@ -51,7 +59,16 @@ pub fn run(data: &Data) -> Table {
 }
 
 pub fn is_odd(task: &str) -> bool {
-    task.rsplit('_').next().and_then(|n| n.parse::<u64>().ok()).is_some_and(|n| n % 2 == 1)
+    number(task).is_some_and(|n| n % 2 == 1)
+}
+
+/// Half of the odd tasks: no case of them was ever read by whoever made the rules.
+pub fn is_blind(task: &str) -> bool {
+    number(task).is_some_and(|n| n % 4 == 3)
+}
+
+fn number(task: &str) -> Option<u64> {
+    task.rsplit('_').next().and_then(|n| n.parse().ok())
 }
 
 fn report(table: &mut Table, name: &str, counts: &Counts) {
@@ -113,7 +130,7 @@ fn count<'d>(runs: impl Iterator<Item = &'d Dojo>) -> Vec<(&'d Dojo, Counts)> {
             tally.1 += 1;
             if flagged(&report, &value.range) {
                 tally.0 += 1;
-                dump::say("TRUE FLAGGED", case.dojo, case.answer, &value.range, &report);
+                dump::say("TRUE FLAGGED", case.dojo, (&case.dojo.run, case.answer), &value.range, &report);
             }
             dump::value(("true", value.kind), case.dojo, (&case.dojo.run, &value.range), &value.range, false);
             let said = &case.answer[value.range.clone()];
@@ -211,7 +228,7 @@ impl Counts {
         dump::value((how, value.kind), case.dojo, (run, range), &value.range, open);
         if !found {
             let what = if open { format!("{how}, open") } else { how.to_owned() };
-            dump::say(&what, case.dojo, text, range, report);
+            dump::say(&what, case.dojo, (run, text), range, report);
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Single values, for whoever wants to do better: with `EVAL_SAY` set every miss is told, and with `EVAL_DUMP` set everything
 //! that is known of a value goes to that file, a line each, for `fit_claims.py`.
 
-use crate::claims::is_odd;
+use crate::claims::{is_blind, is_odd};
 use crate::data::Dojo;
 use crate::swap::Kind;
 use cofferdam_compare::claims::{ClaimReport, Weighed, weigh};
@@ -58,19 +58,17 @@ pub fn value(
 }
 
 /// With `EVAL_SAY` set, every miss is told with its line, for whoever wants to make it one less.
-pub fn say(what: &str, dojo: &Dojo, answer: &str, range: &Range<usize>, report: &ClaimReport) {
+pub fn say(what: &str, dojo: &Dojo, (run, answer): (&Run, &str), range: &Range<usize>, report: &ClaimReport) {
     if std::env::var_os("EVAL_SAY").is_none() {
         return;
     }
-    // single cases of the odd tasks are nobody's to read: of those it is told which rule spoke, and no more
-    if is_odd(&dojo.task) {
-        let claim = report
-            .claims
-            .iter()
-            .find(|c| c.status.flagged() && c.bytes.0 < range.end && range.start < c.bytes.1);
-        let why =
-            claim.map(|c| (c.kind, json!(c.why)["reason"].to_string(), json!(c.why)["field"].to_string()));
-        eprintln!("[odd, {what}] {why:?}");
+    // single cases of the blind tasks are nobody's to read: of those it is told which rule spoke, and no more
+    if is_blind(&dojo.task) {
+        let claim = report.claims.iter().find(|c| c.bytes.0 < range.end && range.start < c.bytes.1);
+        let why = claim.map(|c| (c.kind, c.status, json!(c.why)["reason"].to_string()));
+        let at = |w: &&Weighed| w.bytes.0 < range.end && range.start < w.bytes.1;
+        let rules: Vec<&str> = weigh(run).iter().filter(at).flat_map(|w| w.against.clone()).collect();
+        eprintln!("[blind, {what}] {why:?} {}", rules.join(" "));
         return;
     }
     let line = answer[..range.start].rfind('\n').map_or(0, |n| n + 1)

@@ -75,8 +75,33 @@ fn blocks(text: &str) -> Vec<Range<usize>> {
         }
         blank = body.is_empty();
     }
+    join_fields(text, &mut starts);
     let ends = starts.iter().skip(1).copied().chain([text.len()]).collect::<Vec<_>>();
     starts.into_iter().zip(ends).map(|(from, to)| from..to).collect()
+}
+
+/// Items that are fields of one thing (`1. Title: …`, `2. Date: …`) are one block; a label that comes again opens the next.
+fn join_fields(text: &str, starts: &mut Vec<usize>) {
+    let field = |at: usize| {
+        let line = text[at..].lines().next().unwrap_or_default();
+        let body = &line[marker(line)..];
+        let label = label_of(body).filter(|_| marker(line) > 0).map(|range| body[range].to_lowercase())?;
+        let words = super::words::words(&label);
+        let named = words.len() <= 3 && words.last().is_some_and(|w| super::cue::of_word(w) != 0);
+        named.then_some(label)
+    };
+    let mut kept: Vec<usize> = Vec::with_capacity(starts.len());
+    let mut seen: Vec<String> = Vec::new();
+    for at in starts.iter().copied() {
+        let label = field(at);
+        let goes_on = label.as_ref().is_some_and(|label| !seen.is_empty() && !seen.contains(label));
+        if !goes_on {
+            seen.clear();
+            kept.push(at);
+        }
+        seen.extend(label);
+    }
+    *starts = kept;
 }
 
 /// What the model said to itself.

@@ -30,7 +30,7 @@ const GROUPS: [&[&str]; 15] = [
     &["end", "ends", "ending", "until", "till", "finish", "finishes", "to", "arrives", "arrival", "before"],
     &[
         "amount", "cost", "costs", "price", "total", "paid", "pay", "payment", "sum", "fee", "charge",
-        "balance", "refund", "worth", "spent", "sent",
+        "balance", "refund", "worth", "spent", "sent", "received", "charged", "refunded",
     ],
     &["date", "day", "on", "dated", "when"],
     &["id", "ids", "identifier", "number", "reference"],
@@ -43,6 +43,9 @@ const GROUPS: [&[&str]; 15] = [
 
 /// Groups of fields that say to whom, or with whom.
 pub(super) const WHOM: u32 = 1 << 1 | 1 << 2;
+
+/// The group of fields that are sums of money.
+pub(super) const PAID: u32 = 1 << 7;
 
 /// The group of fields that are places and channels.
 pub(super) const PLACE: u32 = 1 << 3;

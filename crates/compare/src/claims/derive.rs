@@ -15,6 +15,29 @@ use std::collections::BTreeMap;
 
 type Derived = (Operation, Vec<Quoted>);
 
+/// Words that say that something was worked out.
+const CUES: [&str; 19] = [
+    "total",
+    "totals",
+    "totaling",
+    "sum",
+    "altogether",
+    "combined",
+    "difference",
+    "increase",
+    "increased",
+    "decrease",
+    "decreased",
+    "average",
+    "remaining",
+    "overall",
+    "additional",
+    "adjusted",
+    "adjustment",
+    "count",
+    "number",
+];
+
 /// More operands than this are not tried in pairs: a match among so many means nothing.
 const MOST: usize = 60;
 
@@ -34,6 +57,18 @@ pub(crate) fn derive(judge: &Judge<'_>, claims: &mut [Claim]) {
 }
 
 impl Judge<'_> {
+    /// Whether a claim is held against a field of what it is about, and its own statement does not say that anything was
+    /// worked out: a value of an item below "here is the total" is no total.
+    fn is_plain_field(&self, claim: &Claim, at: usize) -> bool {
+        let raw = &self.answer.claims[at];
+        let words = self.words_in(&self.answer.statements[raw.statement].range);
+        let worked_out = words.iter().any(|w| CUES.iter().any(|c| w.of(self.text).eq_ignore_ascii_case(c)));
+        claim.status == ClaimStatus::Contradicted
+            && matches!(&claim.why, Why::OtherValue { field: Some(_), .. })
+            && !worked_out
+            && !self.counts_a_noun(raw)
+    }
+
     /// Whether what speaks against a claim names the very value that belongs there: no sum of others outweighs that.
     fn is_firm(&self, at: usize) -> bool {
         let raw = &self.answer.claims[at];
@@ -48,6 +83,12 @@ impl Judge<'_> {
 
 fn operands_of(judge: &Judge<'_>, claims: &[Claim], at: usize) -> Option<Derived> {
     let claim = &claims[at];
+    if let Some(written) = judge.written_out(&judge.answer.claims[at]) {
+        return Some(written);
+    }
+    if judge.is_plain_field(claim, at) {
+        return None;
+    }
     match claim.value.as_ref()? {
         Value::Weekday(day) => {
             let date = dates_near(claims, at).find(|c| weekday_of(c) == Some(*day))?;
@@ -57,7 +98,10 @@ fn operands_of(judge: &Judge<'_>, claims: &[Claim], at: usize) -> Option<Derived
             span(judge, claims, amount.value).or_else(|| arithmetic(judge, claims, at))
         }
         Value::Amount(amount) if amount.unit.is_none() => {
-            count(judge, claim, amount.value).or_else(|| arithmetic(judge, claims, at))
+            let counted = count(judge, claim, amount.value);
+            // how many there are is no difference of two prices
+            let sole = judge.counts_a_noun(&judge.answer.claims[at]);
+            counted.or_else(|| if sole { None } else { arithmetic(judge, claims, at) })
         }
         Value::Amount(_) => arithmetic(judge, claims, at),
         _ => None,
@@ -98,7 +142,7 @@ fn count(judge: &Judge<'_>, claim: &Claim, value: f64) -> Option<Derived> {
     let counts = judge.text[claim.bytes.1..]
         .trim_start_matches('*')
         .strip_prefix(' ')
-        .is_some_and(|r| r.starts_with(|c: char| c.is_alphabetic()));
+        .is_some_and(|r| r.starts_with(|c: char| c.is_alphabetic()) && !opens_with_common(r));
     if value.fract() != 0.0 || !(0.0..=10_000.0).contains(&value) || !(counts || cued(judge, claim)) {
         return None;
     }
@@ -123,6 +167,11 @@ fn count(judge: &Judge<'_>, claim: &Claim, value: f64) -> Option<Derived> {
     let place = Place::new(judge.act).bytes(claim.bytes.1, judge.text.len());
     (listed == n)
         .then(|| (Operation::Count, vec![Quoted { place, text: format!("{n} items listed in the answer") }]))
+}
+
+/// Whether a text opens with a word that names nothing: `5 to Bob` counts no `to`.
+fn opens_with_common(text: &str) -> bool {
+    super::words::words(text.split([' ', '\n']).next().unwrap_or_default()).first().is_none_or(|w| w.common)
 }
 
 /// Whether the statement names something that this act's arguments name and not every other act's do.
@@ -251,27 +300,6 @@ fn arithmetic(judge: &Judge<'_>, claims: &[Claim], at: usize) -> Option<Derived>
 
 /// Whether the statement says that something was worked out.
 fn cued(judge: &Judge<'_>, claim: &Claim) -> bool {
-    const CUES: [&str; 19] = [
-        "total",
-        "totals",
-        "totaling",
-        "sum",
-        "altogether",
-        "combined",
-        "difference",
-        "increase",
-        "increased",
-        "decrease",
-        "decreased",
-        "average",
-        "remaining",
-        "overall",
-        "additional",
-        "adjusted",
-        "adjustment",
-        "count",
-        "number",
-    ];
     let statement = judge
         .answer
         .statements

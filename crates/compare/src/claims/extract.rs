@@ -41,7 +41,9 @@ pub(crate) fn extract(text: &str) -> Answer {
             |q: &&Range<usize>| !values.iter().any(|f| f.range.start <= q.start && q.end <= f.range.end);
         claims.extend(quotes.iter().filter(whole).map(|q| raw(q.clone(), ClaimKind::Quote, number)));
         let words = within(&answer.words, &statement.range, |w| w.range().start);
-        let label = |r: &Range<usize>| statement.label.as_ref() != Some(r);
+        // a label is the answer's own word more often than not, but three capitalised words are a title
+        let titled = |r: &Range<usize>| within(words, r, |w| w.range().start).len() > 2;
+        let label = |r: &Range<usize>| statement.label.as_ref() != Some(r) || titled(r);
         claims.extend(
             names(text, statement, words, &free)
                 .into_iter()
@@ -122,6 +124,9 @@ fn side(text: &str, found: &Found) -> Option<&'static str> {
     }
     let after = text[found.range.end..].trim_start_matches(['*', ' ', ')']);
     let before = tail(text[..found.range.start].trim_end_matches(['*', ' ', '(']), 24);
+    if let Some(side) = side_after(&text[found.range.end..]) {
+        return Some(side);
+    }
     let dash = |c: char| "-–—".contains(c);
     let timed = |s: &str| {
         s.trim_start_matches(|c: char| dash(c) || c == ' ' || c == '*')
@@ -139,6 +144,27 @@ fn side(text: &str, found: &Found) -> Option<&'static str> {
             .ends_with(|c: char| c.is_ascii_digit() || c == 'm')
         || ends_with_word(&before, &["to", "until", "ends", "ending", "end", "till"]))
     .then_some("end")
+}
+
+/// What is said of a moment right behind it: `11:00 (end of the meeting)`, "11:00, when the meeting ends".
+fn side_after(after: &str) -> Option<&'static str> {
+    let after = after.trim_start_matches('*');
+    let told = match after.strip_prefix(" (") {
+        Some(inside) => inside.split([')', '\n']).next()?,
+        None => {
+            let rest = after.strip_prefix(',').unwrap_or(after).strip_prefix(" when ")?;
+            rest.split([',', '.', ';', '\n']).next()?
+        }
+    };
+    let has = |words: &[&str]| {
+        told.split(|c: char| !c.is_alphabetic()).any(|w| words.iter().any(|x| w.eq_ignore_ascii_case(x)))
+    };
+    let starts = has(&["start", "starts", "started", "begins", "begin", "beginning"]);
+    match (starts, has(&["end", "ends", "ended", "finishes"])) {
+        (true, false) => Some("start"),
+        (false, true) => Some("end"),
+        _ => None,
+    }
 }
 
 /// The last bytes of a text, lower case.
@@ -217,7 +243,8 @@ fn names(
         let mut opens = at == 0 || opens_sentence(text, first);
         let run = if opens && run.len() > 1 && opener(text, &run[0]) { &run[1..] } else { run };
         opens &= run[0].range().start == first;
-        let real = run.iter().any(|w| w.range().len() > 1);
+        let own = |w: &Word| ["I'", "I’"].iter().any(|i| w.of(text).starts_with(i));
+        let real = run.iter().any(|w| w.range().len() > 1 && !own(w));
         if real && (!opens || run.len() > 1) && !(statement.heading && run.len() == 1 && opens) {
             found.push(run[0].range().start..run[run.len() - 1].range().end);
         }
@@ -255,7 +282,9 @@ fn opener(text: &str, word: &Word) -> bool {
         "dear", "hi", "hello", "meet", "contact", "email", "call", "send", "sent", "visit", "invited",
         "added", "read", "posted", "thank", "yes", "no",
     ];
-    word.of(text).len() < 2 || openers.iter().any(|o| word.of(text).eq_ignore_ascii_case(o))
+    word.of(text).len() < 2
+        || super::status::is_deed_word(word.of(text))
+        || openers.iter().any(|o| word.of(text).eq_ignore_ascii_case(o))
 }
 
 #[cfg(test)]

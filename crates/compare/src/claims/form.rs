@@ -46,10 +46,10 @@ impl Judge<'_> {
             }
             _ => return None,
         };
-        Some(Why::Misfit { wants: wants.into(), found: None })
+        Some(Why::Misfit { wants: wants.into(), found: None, beside: Vec::new() })
     }
 
-    fn counts_a_noun(&self, raw: &Raw) -> bool {
+    pub(super) fn counts_a_noun(&self, raw: &Raw) -> bool {
         let after = self.text[raw.range.end..].trim_start_matches('*');
         let Some(noun) = self.words_after(raw).first().filter(|_| after.starts_with(' ')) else {
             return false;
@@ -59,6 +59,12 @@ impl Judge<'_> {
             && noun.ends_with('s')
             && noun.starts_with(char::is_lowercase)
             && !MEASURES.contains(&noun)
+    }
+
+    /// Whether a number is written as a word.
+    pub(super) fn is_spelled(&self, raw: &Raw) -> bool {
+        matches!(raw.value, Some(Value::Amount(_)))
+            && self.text[raw.range.clone()].starts_with(char::is_alphabetic)
     }
 
     /// "from early …", "since …," and "from … and not": a bare number after these is a year.
@@ -78,6 +84,24 @@ impl Judge<'_> {
         let dated = is(0, &["from"])
             && is(1, &["are", "is", "actually", "still", "but", "transactions", "data", "only"]);
         touches && ends && (early || edge || dated)
+    }
+
+    /// A name where a weekday belongs: "on Mark, May 18th".
+    pub(super) fn no_weekday(&self, raw: &Raw) -> Option<Why> {
+        let [_] = self.words_in(&raw.range) else { return None };
+        let next = self.answer.claims.iter().find(|c| c.range.start >= raw.range.end)?;
+        let dated = matches!(next.value, Some(Value::Date(_)))
+            && self.text.get(raw.range.end..next.range.start).is_some_and(|between| between == ", ");
+        let words = within(&self.answer.words, &(0..raw.range.start), |w| w.range().start);
+        let mut lead = words.iter().rev().map(|w| w.of(self.text).to_ascii_lowercase());
+        let (last, before) = (lead.next()?, lead.next().unwrap_or_default());
+        let set = ["scheduled", "planned", "set", "booked"].contains(&before.as_str());
+        let day = last == "on" || last == "for" && set;
+        (raw.kind == super::report::ClaimKind::Name && dated && day).then(|| Why::Misfit {
+            wants: "a weekday".into(),
+            found: None,
+            beside: Vec::new(),
+        })
     }
 
     fn word_before(&self, raw: &Raw) -> Option<&Word> {
@@ -156,6 +180,7 @@ impl Judge<'_> {
         (!same).then(|| Why::Misfit {
             wants: format!("the same time as `{}`", &self.text[beside.range.clone()]),
             found: None,
+            beside: vec![self.own_words(&beside.range)],
         })
     }
 }

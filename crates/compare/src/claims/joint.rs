@@ -19,8 +19,14 @@ impl Judge<'_> {
     /// The value of the record that everything else of the item was read in.
     pub(super) fn odd_one_out(&self, raw: &Raw, statement: &Statement) -> Option<Instead> {
         let value = raw.value.as_ref().filter(|v| !matches!(v, Value::Weekday(_)))?;
+        let here = |c: &Raw| c.statement == raw.statement;
+        let block = |c: &Raw| here(c) || statement.block.contains(&c.range.start);
+        self.odd_one(raw, value, &block).or_else(|| self.odd_one(raw, value, &here))
+    }
+
+    /// The same of the claims of one unit of an answer.
+    fn odd_one(&self, raw: &Raw, value: &Value, unit: &dyn Fn(&Raw) -> bool) -> Option<Instead> {
         let claims = &self.answer.claims;
-        let unit = |c: &Raw| c.statement == raw.statement || statement.block.contains(&c.range.start);
         let own = claims.iter().position(|c| c.range == raw.range)?;
         let beside: Vec<usize> = (0..claims.len())
             .filter(|at| *at != own && unit(&claims[*at]) && claims[*at].kind != ClaimKind::Status)
@@ -94,6 +100,8 @@ impl Judge<'_> {
             &self.text[from.range.clone()],
             &self.text[to.range.clone()]
         );
-        (!adds && !percent).then_some(Why::Misfit { wants, found: None })
+        let others = [by, from, to].into_iter().filter(|c| c.range != raw.range);
+        let beside = others.map(|c| self.own_words(&c.range)).collect();
+        (!adds && !percent).then_some(Why::Misfit { wants, found: None, beside })
     }
 }

@@ -4,12 +4,12 @@
 use super::about::{About, question};
 use super::answer::{Manner, Statement};
 use super::bind::Binding;
-use super::context::Instead;
 use super::evidence::{Evidence, Source};
 use super::extract::{Answer, Raw, within};
 use super::moment;
 use super::rank::Ranking;
 use super::report::{Claim, ClaimKind, ClaimStatus, Quoted, Why};
+use super::rules::Case;
 use super::scan::Value;
 use super::status::{self, Deed};
 use super::words::Word;
@@ -25,7 +25,7 @@ const SAME_LINE: f32 = 0.3;
 #[derive(Debug, Clone)]
 pub(super) struct Hit {
     pub(super) piece: usize,
-    range: Range<usize>,
+    pub(super) range: Range<usize>,
     pub(super) record: usize,
     pub(super) slot: Option<usize>,
 }
@@ -145,8 +145,11 @@ impl<'r> Judge<'r> {
                 .then(self.source(a).cmp(&self.source(b)))
                 .then((a.piece, a.range.start).cmp(&(b.piece, b.range.start)))
         });
+        // what a label calls its item was read: what is said of it is doubted, and not the label
+        let label = statement.label.as_ref() == Some(&raw.range) && raw.value.is_none();
         if statement.manner != Manner::NotAsserted
-            && let Some((status, why)) = self.doubt(raw, statement, &hits, about, ranking)
+            && !label
+            && let Some((status, why)) = self.doubt(&Case::of(self, (raw, statement), &hits, about, ranking))
         {
             return (status, why, Vec::new());
         }
@@ -158,62 +161,6 @@ impl<'r> Judge<'r> {
             (false, true) => (ClaimStatus::Supported, Why::Verbatim, quoted),
             (false, false) => (ClaimStatus::Supported, Why::SameValue, quoted),
         }
-    }
-
-    /// What speaks against a claim whose value was read somewhere.
-    fn doubt(
-        &self,
-        raw: &Raw,
-        statement: &Statement,
-        hits: &[Hit],
-        about: &About,
-        ranking: Option<&Ranking>,
-    ) -> Option<(ClaimStatus, Why)> {
-        // rules that go by what stands around are believed where nothing that was said fits there best of all
-        let most = self.is_the_most(statement, hits, about);
-        let open = !most && ranking.is_none_or(|ranking| ranking.by > 0.0);
-        let around = |found: &dyn Fn() -> Option<Instead>| if open { found() } else { None };
-        let same_words = || self.among_the_same_words(raw).filter(|(_, sure)| open || *sure && !most);
-        let contradicted = around(&|| self.other_value(raw, statement, hits, about))
-            .or_else(|| self.apart(raw))
-            .or_else(|| self.not_the_most(raw, statement, hits, about))
-            .or_else(|| same_words().map(|(found, _)| found))
-            .or_else(|| self.not_its_address(raw))
-            .or_else(|| self.not_done_with(raw))
-            .or_else(|| self.not_done_to(raw, statement))
-            .or_else(|| {
-                self.not_of_its_subject(raw, statement)
-                    .filter(|(_, sure)| open || *sure && !most)
-                    .map(|(found, _)| found)
-            })
-            .or_else(|| self.not_whose(raw, statement))
-            .or_else(|| self.not_of_its_label(raw))
-            .or_else(|| self.not_of_its_items(raw))
-            .or_else(|| self.not_its_start(raw, statement, hits))
-            .or_else(|| self.not_the_writer(raw, statement, about))
-            .or_else(|| self.not_the_users(raw))
-            .or_else(|| self.not_greeted(raw))
-            .or_else(|| self.counted_otherwise(raw))
-            .or_else(|| self.not_of_its_title(raw, statement))
-            .or_else(|| self.not_its_new_id(raw))
-            .or_else(|| around(&|| self.odd_one_out(raw, statement)))
-            .or_else(|| self.not_asked_here(raw, statement))
-            .or_else(|| self.other_company(raw, statement).map(|found| (None, found)));
-        if let Some((field, found)) = contradicted {
-            return Some((ClaimStatus::Contradicted, self.other(field, found)));
-        }
-        if let Some(why) = self.not_the_same_time(raw).or_else(|| self.does_not_add_up(raw)) {
-            return Some((ClaimStatus::Contradicted, why));
-        }
-        let misfit = self.not_its_form(raw).or_else(|| self.no_name(raw, statement));
-        if let Some(why) = misfit.or_else(|| self.summed_otherwise(raw)) {
-            return Some((ClaimStatus::Unsupported, why));
-        }
-        if let Some(again) = self.said_twice(raw) {
-            return Some((ClaimStatus::Unsupported, Why::SaidTwice { bytes: (again.start, again.end) }));
-        }
-        let (field, found) = self.outranked(raw, ranking, about).filter(|_| !most)?;
-        Some((ClaimStatus::Unsupported, self.likelier(field, found)))
     }
 
     /// Of a name, the words that stand nowhere: `Participants` of `Participants Emma`, where Emma was read.
@@ -231,56 +178,12 @@ impl<'r> Judge<'r> {
         }
     }
 
-    /// The rules that speak against a claim, all of them.
-    pub(super) fn against(&self, raw: &Raw, statement: &Statement) -> Vec<&'static str> {
-        let mut hits = self.hits(raw);
-        if raw.kind == ClaimKind::Status || hits.is_empty() {
-            let flagged = self.claim(raw).0.status.flagged();
-            return if flagged { vec!["nowhere"] } else { Vec::new() };
-        }
-        let about = self.about(raw, statement);
-        hits.sort_by(|a, b| about.of(b.record).total_cmp(&about.of(a.record)));
-        let rules = [
-            ("other-value", self.other_value(raw, statement, &hits, &about).is_some()),
-            ("apart", self.apart(raw).is_some()),
-            ("not-the-most", self.not_the_most(raw, statement, &hits, &about).is_some()),
-            ("same-words", self.among_the_same_words(raw).is_some()),
-            ("address", self.not_its_address(raw).is_some()),
-            ("done-with", self.not_done_with(raw).is_some()),
-            ("done-to", self.not_done_to(raw, statement).is_some()),
-            ("writer", self.not_the_writer(raw, statement, &about).is_some()),
-            ("subject", self.not_of_its_subject(raw, statement).is_some()),
-            ("items", self.not_of_its_items(raw).is_some()),
-            ("start", self.not_its_start(raw, statement, &hits).is_some()),
-            ("twice", self.said_twice(raw).is_some()),
-            ("users", self.not_the_users(raw).is_some()),
-            ("greeted", self.not_greeted(raw).is_some()),
-            ("counted", self.counted_otherwise(raw).is_some()),
-            ("title", self.not_of_its_title(raw, statement).is_some()),
-            ("new-id", self.not_its_new_id(raw).is_some()),
-            ("asked", self.not_asked_here(raw, statement).is_some()),
-            ("whose", self.not_whose(raw, statement).is_some()),
-            ("label", self.not_of_its_label(raw).is_some()),
-            ("odd-one", self.odd_one_out(raw, statement).is_some()),
-            ("adds-up", self.does_not_add_up(raw).is_some()),
-            ("summed", self.summed_otherwise(raw).is_some()),
-            ("same-time", self.not_the_same_time(raw).is_some()),
-            ("form", self.not_its_form(raw).is_some()),
-            ("no-name", self.no_name(raw, statement).is_some()),
-            ("company", self.other_company(raw, statement).is_some()),
-        ];
-        if statement.manner == Manner::NotAsserted {
-            return Vec::new();
-        }
-        rules.into_iter().filter(|(_, found)| *found).map(|(name, _)| name).collect()
-    }
-
     fn source(&self, hit: &Hit) -> Source {
         self.evidence.pieces[hit.piece].source
     }
 
     /// Every place that says the claim, up to a number that no reader would go through.
-    fn hits(&self, raw: &Raw) -> Vec<Hit> {
+    pub(super) fn hits(&self, raw: &Raw) -> Vec<Hit> {
         let mut hits = Vec::new();
         if let Some(value) = &raw.value {
             let seen =
@@ -301,6 +204,9 @@ impl<'r> Judge<'r> {
             };
             if matches!(raw.kind, ClaimKind::Money | ClaimKind::Percent | ClaimKind::Quantity) {
                 hits.retain(|h| !id(h));
+            }
+            if self.is_paid(raw) {
+                hits.retain(|h| !id(h) && self.is_money(h));
             }
             if let Value::Date(date) = value {
                 hits.retain(|h| self.year_known(date, h));

@@ -94,10 +94,10 @@ impl Judge<'_> {
             return None;
         }
         if self.wants_somebody(raw, statement) {
-            return Some(Why::Misfit { wants: "somebody's name".into(), found: None });
+            return Some(Why::Misfit { wants: "somebody's name".into(), found: None, beside: Vec::new() });
         }
         let found = self.only_inside(word)?;
-        Some(Why::Misfit { wants: "a name of its own".into(), found: Some(found) })
+        Some(Why::Misfit { wants: "a name of its own".into(), found: Some(found), beside: Vec::new() })
     }
 
     /// Whether a name stands where only somebody can: "a message to", "Dear", "I sent … a message".

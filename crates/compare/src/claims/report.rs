@@ -120,6 +120,9 @@ pub enum Why {
         /// What it was read as.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         found: Option<Quoted>,
+        /// What it is at odds with, in the answer itself.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        beside: Vec<Quoted>,
     },
     /// The date falls on another weekday.
     OtherWeekday { date: String, weekday: String },
@@ -145,6 +148,8 @@ pub enum Operation {
     Average,
     /// A percentage of an amount, or what is left or made with it.
     Share,
+    /// One number times or over another, as the answer writes it out.
+    Product,
     /// The time between two times or dates.
     Span,
     /// The weekday of a date.
@@ -199,8 +204,13 @@ impl Claim {
             (false, hedged) => (Outcome::Review, if hedged { 0.2 } else { 0.4 }),
         };
         let mut places = vec![Place::new(self.act).bytes(self.bytes.0, self.bytes.1)];
-        if let Why::OtherValue { found, .. } | Why::Likelier { found, .. } = &self.why {
-            places.push(found.place.clone());
+        match &self.why {
+            Why::OtherValue { found, .. } | Why::Likelier { found, .. } => places.push(found.place.clone()),
+            Why::Misfit { found, beside, .. } => {
+                places.extend(found.iter().chain(beside).map(|quoted| quoted.place.clone()));
+            }
+            Why::SaidTwice { bytes } => places.push(Place::new(self.act).bytes(bytes.0, bytes.1)),
+            _ => {}
         }
         let code = if contradicted { "claim-contradicted" } else { "claim-unsupported" };
         Reason {
@@ -241,9 +251,14 @@ impl Claim {
             Why::SaidTwice { .. } => {
                 format!("{said} twice in one enumeration: look which other one was meant")
             }
-            Why::Misfit { wants, found: None } => format!("{said} where {wants} belongs"),
-            Why::Misfit { wants, found: Some(found) } => format!(
-                "{said} where {wants} belongs: it was only read in `{}` (act {})",
+            Why::Misfit { wants, found: None, beside } if beside.is_empty() => {
+                format!("{said} where {wants} belongs: look what was meant")
+            }
+            Why::Misfit { wants, found: None, .. } => {
+                format!("{said} where {wants} belongs: look which of them is wrong")
+            }
+            Why::Misfit { wants, found: Some(found), .. } => format!(
+                "{said} where {wants} belongs: it was read in `{}` (act {})",
                 found.text, found.place.act
             ),
             Why::OtherWeekday { date, weekday } => format!("{said}, but {date} is a {weekday}"),

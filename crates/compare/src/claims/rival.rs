@@ -82,7 +82,7 @@ impl Judge<'_> {
         let score = |record: usize, segment: usize, slot: Option<usize>| {
             let named = slot.is_some_and(|s| key_fits(&self.evidence.slots[s].stems, &wanted));
             about.of(record) / about.total.max(0.1)
-                + about.near.get(segment).copied().unwrap_or(0.0) / about.near_total.max(0.1)
+                + about.line(segment) / about.near_total.max(0.1)
                 + if named { NAMED } else { 0.0 }
         };
         let (mine, rival) = match &raw.value {
@@ -339,16 +339,31 @@ impl Judge<'_> {
         None
     }
 
+    /// Whether a word is the first of a statement, where a capital says nothing.
+    fn opens_line(&self, word: &Word) -> bool {
+        self.answer
+            .statements
+            .iter()
+            .any(|s| self.words_in(&s.range).first().is_some_and(|w| w.start == word.start))
+    }
+
     /// A phrase that was read with one telling word different.
     pub(super) fn one_word_off(&self, phrase: &[Word]) -> Option<Quoted> {
-        if !(2..=12).contains(&phrase.len()) {
+        // what is somebody's is no part of a name: `Nora's shop` is not `Nora came` with a word wrong
+        let opens = |own: usize| own == 0 && phrase.len() == 2 && self.opens_line(&phrase[0]);
+        let owned = phrase.first().is_some_and(|w| self.text[..w.range().end].ends_with("'s"));
+        if !(2..=12).contains(&phrase.len()) || owned && phrase.len() == 2 {
             return None;
         }
         let hashes: Vec<u64> = phrase.iter().map(|w| w.exact).collect();
-        for swapped in (0..phrase.len())
-            .rev()
-            .filter(|i| !phrase[*i].common && !self.evidence.holds(hashes[*i], self.act))
-        {
+        // two other words that tell something say which name was meant, though the one in question was read elsewhere
+        let tells_enough = |own: usize| {
+            let others = phrase.iter().enumerate().filter(|(i, w)| *i != own && !w.common && w.upper);
+            others.count() > 1
+        };
+        for swapped in (0..phrase.len()).rev().filter(|i| !opens(*i)).filter(|i| {
+            !phrase[*i].common && (tells_enough(*i) || !self.evidence.holds(hashes[*i], self.act))
+        }) {
             let (left, right) = (&hashes[..swapped], &hashes[swapped + 1..]);
             let leads = left.len() >= right.len();
             let longest = if leads { left } else { right };
@@ -359,7 +374,15 @@ impl Judge<'_> {
                 let Some(run) = start.and_then(|s| words.get(s..s + phrase.len())) else { continue };
                 let others_same =
                     run.iter().zip(&hashes).enumerate().all(|(i, (w, h))| i == swapped || w.exact == *h);
-                if others_same && !run[swapped].common && self.reads_on(piece, run) {
+                // read in another form it was read, and words without capitals were no name there
+                if others_same && run[swapped].stem == phrase[swapped].stem {
+                    return None;
+                }
+                let named = run
+                    .iter()
+                    .zip(phrase)
+                    .all(|(read, said)| read.upper || said.common || !said.upper || read.exact != said.exact);
+                if others_same && named && !run[swapped].common && self.reads_on(piece, run) {
                     return Some(self.quote(piece, run[0].range().start..run[run.len() - 1].range().end));
                 }
             }

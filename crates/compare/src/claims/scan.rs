@@ -59,7 +59,8 @@ impl Value {
     pub(crate) fn like(&self, other: &Value) -> bool {
         match (self, other) {
             (Self::Id(a), Self::Id(b)) => {
-                a.contains('.') == b.contains('.') && a.len() < 2 * b.len() && b.len() < 2 * a.len()
+                let files = a.contains('.') && b.contains('.');
+                files || a.contains('.') == b.contains('.') && a.len() < 2 * b.len() && b.len() < 2 * a.len()
             }
             (a, b) => std::mem::discriminant(a) == std::mem::discriminant(b),
         }
@@ -300,8 +301,25 @@ fn number(text: &str, start: usize) -> Option<(Value, usize)> {
     }
     let sign = if below_zero(text, start) { -1.0 } else { 1.0 };
     let mut amount = Amount { value: value * sign, step, unit: None, loose: hedged_before(text, start) };
-    let end = with_unit(text, end, &mut amount);
+    let mut end = with_unit(text, end, &mut amount);
+    // 1 hour and 30 minutes are one stretch of time
+    while amount.unit == Some(Unit::Seconds)
+        && let Some((more, to)) = finer_part(text, end, &amount)
+    {
+        (amount.value, amount.step, end) = (amount.value + more.value, more.step, to);
+    }
     Some((Value::Amount(amount), end))
+}
+
+/// The next part of a stretch of time, which counts in a smaller unit.
+fn finer_part(text: &str, end: usize, so_far: &Amount) -> Option<(Amount, usize)> {
+    let rest = &text[end..];
+    let joint = [", and ", " and ", ", ", " "].iter().find(|joint| rest.starts_with(**joint))?;
+    let start = end + joint.len();
+    let (value, step, took) = amount::digits(text.get(start..)?)?;
+    let mut more = Amount { value, step, unit: None, loose: false };
+    let to = with_unit(text, start + took, &mut more);
+    (more.unit == so_far.unit && more.value < so_far.step).then_some((more, to))
 }
 
 /// A minus sign before it, unless that is a dash: `10-20`, `May 3 - 5`, `- 5 items`.

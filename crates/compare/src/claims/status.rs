@@ -63,6 +63,10 @@ pub(crate) fn find(text: &str, words: &[Word]) -> Vec<Range<usize>> {
 
 static DEED_WORDS: LazyLock<[u64; DEEDS.len()]> = LazyLock::new(|| DEEDS.map(|(deed, _)| hash_of(deed)));
 
+pub(super) fn is_deed_word(word: &str) -> bool {
+    DEEDS.iter().any(|(deed, _)| deed.eq_ignore_ascii_case(word))
+}
+
 fn is_deed(word: &Word) -> bool {
     !word.upper && DEED_WORDS.contains(&word.exact)
 }

@@ -10,6 +10,7 @@ use super::fit::{ENDS, STARTS, begins_with};
 use super::link::{Hit, Judge};
 use super::report::ClaimKind;
 use super::scan::Value;
+use super::words::Word;
 use std::ops::Range;
 
 /// Words that a subject may have, and places where one is looked up.
@@ -96,7 +97,8 @@ impl Judge<'_> {
         places: &[(usize, Range<usize>)],
     ) -> Option<Instead> {
         let own = within(&self.answer.words, &(statement.range.start..raw.range.start), |w| w.range().start);
-        let near = own.iter().rev().take(BEFORE).take_while(|w| !w.digits);
+        let clause = |w: &&Word| !self.text[w.range().end..raw.range.start].contains([',', ';', ')', '(']);
+        let near = own.iter().rev().take(BEFORE).take_while(|w| !w.digits).take_while(clause);
         let noun = near.into_iter().find(|w| !w.common)?.stem;
         let mut found = None;
         for (piece, range) in places {

@@ -47,7 +47,8 @@ impl Judge<'_> {
             of.of(self.text),
             &self.text[other.range.clone()]
         );
-        (raw.value != other.value).then_some(Why::Misfit { wants, found: None })
+        let beside = vec![self.own_words(&other.range)];
+        (raw.value != other.value).then_some(Why::Misfit { wants, found: None, beside })
     }
 
     /// What a sum of money is the total of: `Gifts: $90 total`, or "in total you spent:" and `$90 on gifts`.

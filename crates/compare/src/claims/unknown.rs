@@ -18,24 +18,10 @@ impl Judge<'_> {
         if self.written_apart(raw) {
             return (ClaimStatus::NotCheckable, Why::NoReferent, Vec::new());
         }
-        let phrase = self.words_in(if statement.heading { &statement.range } else { &raw.range });
-        // a heading of two words is the answer's own more often than not, unless its like were read
-        let own = statement.heading && phrase.len() < 3 && !self.lists_what_was_read(raw, statement);
-        let phrase_of = if own { &[] } else { phrase };
-        if let Some(found) = self.one_word_off(phrase_of).filter(|_| {
-            statement.heading || raw.kind == ClaimKind::Quote || phrase.iter().all(|w| w.upper || w.common)
-        }) {
-            return (ClaimStatus::Contradicted, self.other(None, found), Vec::new());
-        }
-        if let Some((field, found)) = self.not_its_address(raw).or_else(|| self.not_called_so(raw)) {
+        if let Some((field, found)) = self.unread_otherwise(raw, statement) {
             return (ClaimStatus::Contradicted, self.other(field, found), Vec::new());
         }
-        let sure = || self.among_the_same_words(raw).filter(|(_, sure)| *sure).map(|(found, _)| found.1);
-        let company =
-            if self.in_title_label(raw, statement) { None } else { self.other_company(raw, statement) };
-        if let Some(found) = company.or_else(sure) {
-            return (ClaimStatus::Contradicted, self.other(None, found), Vec::new());
-        }
+        let phrase = self.words_in(if statement.heading { &statement.range } else { &raw.range });
         let telling = |w: &&Word| !w.common && w.range().len() > 2;
         let missing = phrase
             .iter()
@@ -56,6 +42,18 @@ impl Judge<'_> {
             }
             _ => (ClaimStatus::Unsupported, Why::Nowhere, Vec::new()),
         }
+    }
+
+    /// What was read with one word of a name or quote another.
+    pub(super) fn misquoted(&self, raw: &Raw, statement: &Statement) -> Option<Quoted> {
+        let phrase = self.words_in(if statement.heading { &statement.range } else { &raw.range });
+        // a heading of two words is the answer's own more often than not, unless its like were read
+        if statement.heading && phrase.len() < 3 && !self.lists_what_was_read(raw, statement) {
+            return None;
+        }
+        let named =
+            statement.heading || raw.kind == ClaimKind::Quote || phrase.iter().all(|w| w.upper || w.common);
+        self.one_word_off(phrase).filter(|_| named)
     }
 
     /// Whether headings of the same list are titles that were read as they are.
@@ -82,7 +80,7 @@ impl Judge<'_> {
     }
 
     /// Whether a name stands in a label of title case, which capitalises any word, or is what a link is called.
-    fn in_title_label(&self, raw: &Raw, statement: &Statement) -> bool {
+    pub(super) fn in_title_label(&self, raw: &Raw, statement: &Statement) -> bool {
         let rest = &self.text[raw.range.end..statement.range.end.max(raw.range.end)];
         let link = rest.find("](").is_some_and(|at| !rest[..at].contains('['));
         if link && self.text[statement.range.start.min(raw.range.start)..raw.range.start].contains('[') {

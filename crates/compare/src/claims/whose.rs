@@ -3,7 +3,7 @@
 
 use super::answer::Statement;
 use super::context::Instead;
-use super::evidence::{Seen, Source};
+use super::evidence::{Seen, Slot, Source};
 use super::extract::Raw;
 use super::link::Judge;
 use super::report::ClaimKind;
@@ -99,8 +99,37 @@ impl Judge<'_> {
                 found = found.or(Some(seen));
             }
         }
-        let seen = found?;
-        Some((None, self.quote(seen.piece, seen.found.range.clone())))
+        match found {
+            Some(seen) => Some((None, self.quote(seen.piece, seen.found.range.clone()))),
+            None => self.other_first_name(&first, &last),
+        }
+    }
+
+    /// The first name in the record of somebody with this last name.
+    fn other_first_name(&self, first: &str, last: &str) -> Option<Instead> {
+        let held = |slot: &Slot| {
+            let record = &self.evidence.records[slot.record];
+            let text = &self.evidence.pieces[record.piece].text[slot.value.clone()];
+            text.trim().trim_matches(|c: char| "'\",{}[] ".contains(c)).to_lowercase()
+        };
+        let is = |slot: &Slot, keys: &[&str]| keys.contains(&slot.key.as_str());
+        let mut found = None;
+        for slot in self.evidence.slots.iter().filter(|s| is(s, &["last name", "surname", "family name"])) {
+            if held(slot) != last || !self.counts(slot.record) {
+                continue;
+            }
+            let mut given = self.evidence.slots_in(slot.record).iter();
+            let Some(given) = given.find(|s| is(s, &["first name", "given name"])) else { continue };
+            if held(given) == first {
+                return None;
+            }
+            found = found.or(Some(given));
+        }
+        let slot = found?;
+        let piece = self.evidence.records[slot.record].piece;
+        let text = &self.evidence.pieces[piece].text[slot.value.clone()];
+        let from = slot.value.start + (text.len() - text.trim_start().len());
+        Some((Some(slot.key.clone()), self.quote(piece, from..from + text.trim().len())))
     }
 }
 

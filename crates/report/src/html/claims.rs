@@ -73,7 +73,10 @@ fn why(claim: &Claim, number: usize) -> Markup {
             " fits better there"
         },
         Why::SaidTwice { .. } => html! { "is named twice in one enumeration" },
-        Why::Misfit { wants, .. } => html! { "stands where " (wants) " belongs" },
+        Why::Misfit { wants, found, .. } => html! {
+            "stands where " (wants) " belongs"
+            @if let Some(found) = found { "; it was read in " (quoted(found, number)) }
+        },
         Why::OtherWeekday { date, weekday } => html! { (date) " is a " (weekday) },
         Why::NotDone { act: at, name } => {
             html! { (act(*at, html! { code { (short(name)) } " #" (at) })) " was not carried out" }
@@ -140,6 +143,7 @@ fn word_of(operation: Operation) -> &'static str {
         Operation::Difference => "the difference",
         Operation::Average => "the average",
         Operation::Share => "a share",
+        Operation::Product => "the product or quotient",
         Operation::Span => "the time between",
         Operation::Weekday => "the weekday",
     }
