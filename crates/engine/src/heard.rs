@@ -1,12 +1,16 @@
 //! What a session listens to besides its command: signals, which are the command's, or a word from whoever runs several.
 
 use crate::error::EngineError;
-use crate::relay::{ExecId, FORWARDED, Relay, current_size};
+use crate::relay::{ExecId, Relay, current_size};
 use crate::stop::Stop;
 use cofferdam_sys::signal::{Signals, is_ignored};
 use rustix::io::Errno;
 use rustix::process::Signal;
 use std::os::fd::{AsFd, BorrowedFd};
+
+/// Those that are the command's, if they reach us.
+const FORWARDED: [Signal; 6] =
+    [Signal::INT, Signal::TERM, Signal::HUP, Signal::QUIT, Signal::USR1, Signal::USR2];
 
 pub(crate) enum Heard<'a> {
     Signals(Signals),

@@ -10,6 +10,7 @@ mod ends;
 mod exec;
 mod heed;
 mod hub;
+mod signals;
 mod sink;
 
 pub(crate) use asked::{Asked, Asking};
@@ -34,7 +35,6 @@ use exec::Running;
 use heed::Debts;
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::io::Errno;
-use rustix::process::Signal;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -121,10 +121,6 @@ pub(crate) struct Relay {
     /// Nothing in the sandbox runs, so no time passes for it.
     still: bool,
 }
-
-/// Signals that are the command's, if they reach us.
-pub(crate) const FORWARDED: [Signal; 6] =
-    [Signal::INT, Signal::TERM, Signal::HUP, Signal::QUIT, Signal::USR1, Signal::USR2];
 
 impl Relay {
     /// On a guest that may still be coming up.
@@ -256,28 +252,6 @@ impl Relay {
 
     pub(crate) fn shown(&self, id: ExecId) -> u64 {
         self.execs.iter().find(|exec| exec.id == id).map_or(0, |exec| exec.shown)
-    }
-
-    /// For the command's process group, or whoever is in the foreground of its terminal.
-    pub(crate) fn signal(&mut self, id: ExecId, number: u8) -> Result<(), EngineError> {
-        let Some(exec) = self.execs.iter().find(|exec| exec.id == id) else { return Ok(()) };
-        if i32::from(number) == Signal::KILL.as_raw() && exec.dies_of_signals() {
-            self.debts.killed(id, Instant::now());
-        }
-        exec.signal(&mut self.client, number)
-    }
-
-    /// For the command's first process alone.
-    pub(crate) fn signal_leader(&mut self, id: ExecId, number: u8) -> Result<(), EngineError> {
-        Ok(self.client.signal(id, number, wire::Target::Leader)?)
-    }
-
-    /// Stops the command, and then us: whoever wakes us wakes it.
-    pub(crate) fn rest(&mut self, id: ExecId) -> Result<(), EngineError> {
-        self.signal(id, Signal::STOP.as_raw() as u8)?;
-        self.client.flush()?;
-        cofferdam_sys::signal::stop_here();
-        self.signal(id, Signal::CONT.as_raw() as u8)
     }
 
     pub(crate) fn kill(&mut self, id: ExecId) -> Result<(), EngineError> {

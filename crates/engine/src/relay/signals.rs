@@ -1,0 +1,32 @@
+//! Signals for a command that runs.
+
+use super::{ExecId, Relay};
+use crate::error::EngineError;
+use cofferdam_guest::wire::Target;
+use cofferdam_sys::signal::stop_here;
+use rustix::process::Signal;
+use std::time::Instant;
+
+impl Relay {
+    /// For the command's process group, or whoever is in the foreground of its terminal.
+    pub(crate) fn signal(&mut self, id: ExecId, number: u8) -> Result<(), EngineError> {
+        let Some(exec) = self.execs.iter().find(|exec| exec.id == id) else { return Ok(()) };
+        if i32::from(number) == Signal::KILL.as_raw() && exec.dies_of_signals() {
+            self.debts.killed(id, Instant::now());
+        }
+        exec.signal(&mut self.client, number)
+    }
+
+    /// For the command's first process alone.
+    pub(crate) fn signal_leader(&mut self, id: ExecId, number: u8) -> Result<(), EngineError> {
+        Ok(self.client.signal(id, number, Target::Leader)?)
+    }
+
+    /// Stops the command, and then us: whoever wakes us wakes it.
+    pub(crate) fn rest(&mut self, id: ExecId) -> Result<(), EngineError> {
+        self.signal(id, Signal::STOP.as_raw() as u8)?;
+        self.client.flush()?;
+        stop_here();
+        self.signal(id, Signal::CONT.as_raw() as u8)
+    }
+}
