@@ -187,7 +187,7 @@ pub(crate) fn operations(d: &Decided<'_>) -> Vec<Op> {
     scene::programs(d, &mut ops);
     scene::places(d, &mut ops);
     if matches!(d.room, Room::Only | Room::First) {
-        scene::allow_files(d, &mut ops);
+        scene::allow_files(d, 0, &mut ops);
     }
     join_groups(d, &mut ops);
     close_root(d, &mut ops);
@@ -242,7 +242,7 @@ pub(crate) fn late(d: &Decided<'_>, room: RawFd, guest: RawFd) -> Vec<Op> {
     scene::files(d, &mut ops);
     scene::layers(d, &mut ops);
     scene::carry(d, &mut ops);
-    scene::allow_files(d, &mut ops);
+    scene::allow_files(d, scene::to_be_put(d), &mut ops);
     ops.push(Op::Join { namespace: room, kind: Kept::Mounts });
     ops.push(Op::Writable { at: c("/") });
     ops.push(Op::Enter { at: c("/") });

@@ -129,6 +129,15 @@ fn only_so_many_files_can_be_made() {
         hall.exec(&id, "cd /tmp; rm f*; mkdir d; cd d; : > a; : > b").exits(0);
         assert_eq!(hall.exec(&id, COUNT).done().out(), "97\n", "what is there counts, wherever it is");
         hall.call(&["kill", &id, "--changes", "discard"]).exits(0);
+        // In one that was prepared for nobody, where directories that lead to the work dir are made last.
+        site.call(&["pool", "set", "1"]).exits(0);
+        for most in ["1", "20"] {
+            let ready = || site.call(&["pool", "ls", "--json"]).exits(0).out().contains("\"ready\": 1");
+            eventually("one that is prepared", || ready().then_some(()));
+            let id = hall.create(&["--inodes", most]);
+            assert_eq!(hall.exec(&id, &format!("cd /tmp; {COUNT}")).done().out().trim(), most);
+            hall.call(&["kill", &id, "--changes", "discard"]).exits(0);
+        }
         let refused = site.run(&["true"]).with(&["--inodes", "9", "--layer", "disk"]).exits(125).err();
         assert!(refused.contains("limits.inodes"), "{refused}");
     });

@@ -7,6 +7,7 @@ use crate::shown;
 use crate::users::{Users, Way};
 use crate::view::{DEVICE_LINKS, DEVICES};
 use cofferdam_sys::boot::{Attr, Op};
+use std::collections::BTreeSet;
 use std::ffi::CString;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -65,11 +66,26 @@ pub(super) fn resize(d: &Decided<'_>, made: Scratch, ops: &mut Vec<Op>) {
     }
 }
 
-/// The last that is done to it: whatever is in it now is not the inside's.
-pub(super) fn allow_files(d: &Decided<'_>, ops: &mut Vec<Op>) {
+/// The last that is done to it: whatever is in it now is not the inside's, and neither are those that are yet to come.
+pub(super) fn allow_files(d: &Decided<'_>, to_come: u64, ops: &mut Vec<Op>) {
     if let Some(more) = d.scratch.allowed {
-        ops.push(Op::AllowFiles { at: c("../scratch"), more });
+        ops.push(Op::AllowFiles { at: c("../scratch"), more: more.saturating_add(to_come) });
     }
+}
+
+/// How many directories `put` makes in the scratch space, which has no name any more by then: those that lead to what
+/// stands in a directory of the inside's own.
+pub(super) fn to_be_put(d: &Decided<'_>) -> u64 {
+    let shown = &d.layout.shown_at;
+    let own = ["/tmp", "/run", "/dev/shm"].map(Path::new).into_iter();
+    let own: Vec<&Path> = own.chain(d.layout.home.as_deref()).chain([shown.as_path()]).collect();
+    // What leads to the home is there already.
+    let there = |path: &Path| d.layout.home.as_ref().is_some_and(|home| home.starts_with(path));
+    let is_own =
+        |path: &&Path| !there(path) && own.iter().any(|place| path.starts_with(place) && path != place);
+    let placed = d.layout.mounts.iter().map(|asked| &asked.mount.target).chain([shown]);
+    let made: BTreeSet<&Path> = placed.flat_map(|path| path.ancestors().filter(is_own)).collect();
+    made.len() as u64
 }
 
 /// Files of the inside's own.
