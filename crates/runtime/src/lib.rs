@@ -18,5 +18,7 @@ pub use recipe::{Fault, Injected, Recipe, Standing, Step};
 
 /// The first process inside every sandbox, ready to be written to a file or a memory file.
 pub fn guest_program() -> &'static [u8] {
-    include_bytes!(concat!(env!("OUT_DIR"), "/cofferdam-guest"))
+    // Once in the program, wherever it is used: a constant would be there several times.
+    static PROGRAM: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/cofferdam-guest"));
+    PROGRAM
 }

@@ -19,7 +19,9 @@ const FIX: &str = "sudo apt-get install linux-image-cloud-amd64, or name a kerne
 
 /// The program that makes the inside, ready to be put into the files that a kernel starts with.
 pub(crate) fn inside_program() -> &'static [u8] {
-    include_bytes!(concat!(env!("OUT_DIR"), "/cofferdam-inside"))
+    // Once in the program, wherever it is used: a constant would be there several times.
+    static PROGRAM: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/cofferdam-inside"));
+    PROGRAM
 }
 
 /// A kernel with its modules.
