@@ -356,26 +356,8 @@ impl Sandbox for VmSandbox {
 
     fn withhold(&mut self, refuses: Refuses<'_>) -> Result<Vec<SkippedChange>, RuntimeError> {
         let changes = self.changes()?;
-        let mut refused = Vec::new();
-        let mut skipped = Vec::new();
-        for change in changes.iter() {
-            let change = change.map_err(RuntimeError::io("read the list of changes"))?;
-            if let Some(reason) = refuses(&change) {
-                skipped.push(SkippedChange::new(change.path.clone(), reason));
-                refused.push(change.into_owned());
-            }
-        }
-        let Some(layer) = self.layer.as_ref().filter(|_| !refused.is_empty()) else { return Ok(skipped) };
-        layer::withhold(layer, &refused)?;
-        let left = layer::diff(layer, self.spare())?;
-        for change in left.iter() {
-            let change = change.map_err(RuntimeError::io("read the list of changes"))?;
-            if refuses(&change).is_some() {
-                let what = format!("{} is not to be kept, and cannot be left out on its own", change.path);
-                return Err(RuntimeError::Refused { what, fix: "discard the changes".into() });
-            }
-        }
-        self.changes = Some(Arc::new(left));
+        let (skipped, left) = layer::withhold(self.layer.as_ref(), &changes, refuses, self.spare())?;
+        self.changes = Some(left.map_or(changes, Arc::new));
         Ok(skipped)
     }
 

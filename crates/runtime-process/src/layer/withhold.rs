@@ -1,15 +1,44 @@
 //! Takes changes out of a layer that nobody uses any more: what is not in it was not changed.
 
 use super::cursor::Cursor;
-use super::{Layer, io, kind, remove};
-use cofferdam_model::{ChangeOp, FileChange, FileKind};
-use cofferdam_runtime::RuntimeError;
+use super::{Layer, diff, io, kind, remove};
+use cofferdam_model::{ChangeOp, FileChange, FileKind, SkippedChange};
+use cofferdam_runtime::{ChangeList, Refuses, RuntimeError};
 use rustix::fs::{Mode, RawMode};
 use rustix::io::Errno;
 use std::os::fd::AsFd;
 use std::path::Path;
 
-pub fn withhold(layer: &Layer, changes: &[FileChange]) -> Result<(), RuntimeError> {
+/// Takes out all that is refused: what that was and why, and a new list of changes if there was any.
+pub fn withhold(
+    layer: Option<&Layer>,
+    changes: &ChangeList,
+    refuses: Refuses<'_>,
+    spare: &Path,
+) -> Result<(Vec<SkippedChange>, Option<ChangeList>), RuntimeError> {
+    let unread = || RuntimeError::io("read the list of changes");
+    let (mut refused, mut skipped) = (Vec::new(), Vec::new());
+    for change in changes.iter() {
+        let change = change.map_err(unread())?;
+        if let Some(reason) = refuses(&change) {
+            skipped.push(SkippedChange::new(change.path.clone(), reason));
+            refused.push(change.into_owned());
+        }
+    }
+    let Some(layer) = layer.filter(|_| !refused.is_empty()) else { return Ok((skipped, None)) };
+    take_out(layer, &refused)?;
+    let left = diff(layer, spare)?;
+    for change in left.iter() {
+        let change = change.map_err(unread())?;
+        if refuses(&change).is_some() {
+            let what = format!("{} is not to be kept, and cannot be left out on its own", change.path);
+            return Err(RuntimeError::Refused { what, fix: "discard the changes".into() });
+        }
+    }
+    Ok((skipped, Some(left)))
+}
+
+fn take_out(layer: &Layer, changes: &[FileChange]) -> Result<(), RuntimeError> {
     for change in changes {
         let path = change.path.as_path();
         let failed = |errno: Errno| io(format!("leave {} out", path.display()))(errno);
