@@ -14,12 +14,12 @@ mod trace;
 pub(crate) use gate::{Compare, Gate, GateCommand, GateRun, Record, Verify};
 pub(crate) use init::Init;
 pub(crate) use kept::{ConflictCommand, ImageCommand, ImageImport, PoolCommand, VolumeCommand};
-pub(crate) use mcp::{Mcp, McpCommand, Wrap};
+pub(crate) use mcp::{Mcp, McpCommand, Own, Wrap};
 pub(crate) use replay::Replay;
 pub(crate) use secret::{Secret, SecretAdd, SecretCommand};
 pub(crate) use serve::{ApikeyCommand, Serve, TenantCommand};
 pub(crate) use session::{
-    Create, Exec, Session, SessionCommand, SessionPolicyCommand, SessionToolsCommand, Switch,
+    Create, Exec, Session, SessionCommand, SessionPolicyCommand, SessionToolsCommand, Stay, Switch,
 };
 pub(crate) use step::{Step, StepCommand};
 pub(crate) use trace::{Format, Query, Trace, TraceCommand};
@@ -112,7 +112,7 @@ pub(crate) enum Command {
         #[command(subcommand)]
         command: ConflictCommand,
     },
-    /// Judge and record what tools do
+    /// Be an MCP server whose tools are a sandbox; or put one that is there into a sandbox
     Mcp(Mcp),
     /// Run a suite and store its traces as the baseline
     Record(Record),
@@ -243,7 +243,7 @@ impl Command {
             self,
             Self::Run(_)
                 | Self::Replay(_)
-                | Self::Mcp(Mcp { command: McpCommand::Wrap(_) })
+                | Self::Mcp(Mcp { command: Some(McpCommand::Wrap(_)), .. })
                 | Self::Session(Session { command: SessionCommand::Exec(_) })
         )
     }

@@ -22,6 +22,7 @@ pub mod policy;
 mod record;
 mod relay;
 mod replay;
+pub mod rpc;
 mod secrets;
 mod session;
 mod spec_file;
@@ -55,7 +56,7 @@ pub use denials::Denied;
 pub use error::EngineError;
 pub use images::ImageAsked;
 pub use live::inside;
-pub use live::{House, LiveExec, LiveOutcome, Log};
+pub use live::{Attendance, House, Leaver, LiveExec, LiveOutcome, Log, Watched};
 /// What this program is to a virtual machine.
 pub use machine::{count_in_machine, launch_machine};
 pub use mcp::{PinnedServer, ToolServer};

@@ -1,13 +1,29 @@
 //! `cofferdam mcp`, as data.
 
-use super::Asked;
+use super::{Asked, Stay};
 use clap::{Args as ClapArgs, Subcommand};
+use cofferdam_model::Span;
 use std::path::PathBuf;
 
 #[derive(ClapArgs)]
+#[command(args_conflicts_with_subcommands = true)]
 pub(crate) struct Mcp {
     #[command(subcommand)]
-    pub(crate) command: McpCommand,
+    pub(crate) command: Option<McpCommand>,
+    #[command(flatten)]
+    pub(crate) own: Box<Own>,
+}
+
+/// Without a command of its own: a sandbox as tools, on stdin and stdout.
+#[derive(ClapArgs)]
+pub(crate) struct Own {
+    #[command(flatten)]
+    pub(crate) asked: Asked,
+    /// How long it may last, as in 2h [default: as long as its client, and the operator, let it]
+    #[arg(long, value_name = "TIME")]
+    pub(crate) ttl: Option<Span>,
+    #[command(flatten)]
+    pub(crate) stay: Stay,
 }
 
 #[derive(Subcommand)]

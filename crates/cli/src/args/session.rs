@@ -230,6 +230,13 @@ pub(crate) struct Create {
     /// How long it may last, as in 2h; see `extend` [default: 1h, unless the operator says otherwise]
     #[arg(long, value_name = "TIME")]
     pub(crate) ttl: Option<Span>,
+    #[command(flatten)]
+    pub(crate) stay: Stay,
+}
+
+/// What is asked of every session that outlasts a command.
+#[derive(ClapArgs)]
+pub(crate) struct Stay {
     /// Pause it when no command has run for so long, until the next one
     #[arg(long, value_name = "TIME")]
     pub(crate) idle: Option<Span>,

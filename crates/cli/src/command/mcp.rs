@@ -1,19 +1,64 @@
-//! `cofferdam mcp wrap`: an MCP server in a sandbox of its own, for any client that starts servers by a command
-//! line. What goes in and out is the protocol's; remarks are on stderr, and the exit code is the server's own.
+//! `cofferdam mcp`: an MCP server whose tools are a sandbox; `mcp wrap`: somebody else's server in a sandbox of its own.
+//! Both for any client that starts servers by a command line. What goes in and out is the protocol's; remarks are on
+//! stderr.
 
-use crate::args::{Mcp, McpCommand, Wrap};
+use crate::args::{Mcp, McpCommand, Own, Wrap};
+use crate::command::conflict::left_out;
 use crate::command::run::{self, BY};
+use crate::command::session::staying;
 use crate::command::trace_out::TraceOut;
 use crate::output::{Failure, Output};
-use cofferdam_engine::{Engine, Run, ToolServer};
+use cofferdam_engine::{Engine, EngineError, Run, ToolServer};
 use cofferdam_model::Changes;
+use cofferdam_server::{ToolSandbox, serve_tools};
+use std::io;
 use std::path::PathBuf;
 
 pub(crate) fn run(home: Option<PathBuf>, mcp: Mcp, output: &Output) -> Result<u8, Failure> {
     match mcp.command {
-        McpCommand::Wrap(wrap) => self::wrap(home, *wrap, output),
-        McpCommand::Pins => pins(&Engine::open(home)?, output),
-        McpCommand::Unpin { server } => unpin(&Engine::open(home)?, &server),
+        None => serve(&Engine::open(home)?, *mcp.own, output),
+        Some(McpCommand::Wrap(wrap)) => self::wrap(home, *wrap, output),
+        Some(McpCommand::Pins) => pins(&Engine::open(home)?, output),
+        Some(McpCommand::Unpin { server }) => unpin(&Engine::open(home)?, &server),
+    }
+}
+
+/// One sandbox for as long as the client is there. It ends with us, whatever ends us.
+fn serve(engine: &Engine, own: Own, output: &Output) -> Result<u8, Failure> {
+    let durable = own.asked.durable;
+    let spec = staying(own.asked, &own.stay, own.ttl)?;
+    not_asked(spec.changes)?;
+    let keeps = spec.changes == Changes::Keep;
+    let shown_at = spec.shown_at.clone();
+    let session = engine.create_session(spec, BY.into(), durable, own.stay.from)?;
+    let attendance = engine.attend(&session)?;
+    let workdir = match shown_at {
+        Some(place) => place,
+        None => engine.session(&session)?.workdir,
+    };
+    output.remark(format!("session {session}: `cofferdam trace show {session}` tells what was done in it"));
+    let sandbox = ToolSandbox::new(engine, session.clone(), workdir, keeps);
+    let served = serve_tools(&sandbox, io::stdin().lock(), io::stdout());
+    let decided = engine.kill_session(&session, None);
+    drop(attendance);
+    served?;
+    match decided {
+        Ok(decided) => decided.iter().for_each(|decided| left_out(decided, output)),
+        // Its time was over, or somebody ended it.
+        Err(EngineError::NotLive(_)) => {}
+        Err(error) => return Err(error.into()),
+    }
+    Ok(0)
+}
+
+fn not_asked(changes: Changes) -> Result<(), Failure> {
+    match changes {
+        Changes::Ask => {
+            let text =
+                "--changes ask: the terminal belongs to the server and its client; say keep or discard";
+            Err(Failure::Usage(text.into()))
+        }
+        _ => Ok(()),
     }
 }
 
@@ -45,10 +90,7 @@ fn wrap(home: Option<PathBuf>, wrap: Wrap, output: &Output) -> Result<u8, Failur
     if let (true, Some(tools), Some(tool)) = (spec.command.is_empty(), &spec.tools, &spec.tool) {
         spec.command = cofferdam_engine::declared_server(tools, tool)?;
     }
-    if spec.changes == Changes::Ask {
-        let text = "--changes ask: the terminal belongs to the server and its client; say keep or discard";
-        return Err(Failure::Usage(text.into()));
-    }
+    not_asked(spec.changes)?;
     let policy = spec.policy.clone();
     let engine = Engine::open(home)?;
     let trace_out = TraceOut::open(wrap.trace_out)?;

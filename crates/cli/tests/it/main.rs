@@ -45,6 +45,8 @@ mod mcp_http;
 #[cfg(test)]
 mod mcp_streams;
 #[cfg(test)]
+mod mcp_tools;
+#[cfg(test)]
 mod microvm;
 #[cfg(test)]
 mod policy;

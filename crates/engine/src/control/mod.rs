@@ -137,6 +137,8 @@ pub(crate) enum Question {
         /// End whatever runs first.
         force: bool,
     },
+    /// It lasts as long as this connection, and no longer than it may.
+    Attend,
     End {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         changes: Option<Changes>,

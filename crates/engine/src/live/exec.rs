@@ -13,7 +13,9 @@ use rustix::event::{PollFd, PollFlags};
 use rustix::io::Errno;
 use rustix::process::Signal;
 use std::collections::BTreeMap;
+use std::net::Shutdown;
 use std::os::fd::AsFd;
+use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 
 /// A command for a session that stays.
@@ -42,6 +44,81 @@ pub struct LiveOutcome {
     pub reason: Option<String>,
     /// What became of its changes, where it was a transaction of its own.
     pub settled: Option<Settled>,
+}
+
+/// A command that runs, and ends when nobody watches it.
+pub struct Watched {
+    session: SessionId,
+    lines: Lines,
+    number: u32,
+}
+
+impl Watched {
+    fn new(session: &SessionId, lines: Lines) -> Self {
+        Self { session: session.clone(), lines, number: 0 }
+    }
+
+    /// What can be known without waiting.
+    fn ready(&mut self) -> Result<Option<LiveOutcome>, EngineError> {
+        while let Some(reply) = self.lines.ready().map_err(asking)? {
+            match reply {
+                Reply::Started { exec } => self.number = exec,
+                Reply::Exited { exit, usage, reason, settled } => {
+                    let settled = settled.map(|settled| *settled);
+                    return Ok(Some(LiveOutcome { exec: self.number, exit, usage, reason, settled }));
+                }
+                other => return Err(unexpected(other)),
+            }
+        }
+        Ok(None)
+    }
+
+    fn receive(&mut self) -> Result<(), EngineError> {
+        match self.lines.receive() {
+            Ok(0) => {
+                let text = format!("session {} was lost: whoever held it was ended", self.session);
+                Err(EngineError::Declined(text))
+            }
+            Ok(_) => Ok(()),
+            Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => Ok(()),
+            Err(error) => Err(asking(error)),
+        }
+    }
+
+    /// How it ends.
+    pub fn wait(mut self) -> Result<LiveOutcome, EngineError> {
+        loop {
+            if let Some(outcome) = self.ready()? {
+                return Ok(outcome);
+            }
+            let mut set = [PollFd::from_borrowed_fd(self.lines.stream().as_fd(), PollFlags::IN)];
+            match rustix::event::poll(&mut set, None) {
+                Ok(_) => self.receive()?,
+                Err(Errno::INTR) => {}
+                Err(errno) => return Err(asking(errno.into())),
+            }
+        }
+    }
+
+    /// What ends it from another thread.
+    pub fn leaver(&self) -> Result<Leaver, EngineError> {
+        self.lines.stream().try_clone().map(Leaver).map_err(asking)
+    }
+}
+
+/// Ends a command that somebody else waits for.
+pub struct Leaver(UnixStream);
+
+impl Leaver {
+    pub fn leave(&self) {
+        // One that has ended meanwhile does not mind.
+        let _ = self.0.shutdown(Shutdown::Both);
+    }
+}
+
+/// As long as this is, the session is.
+pub struct Attendance {
+    _lines: Lines,
 }
 
 impl LiveExec {
@@ -78,26 +155,40 @@ impl Engine {
         let signals = listen(tty)?;
         let given = [&stdio.stdout, &stdio.stderr];
         let along: Vec<_> = stdio.stdin.iter().chain(given).map(AsFd::as_fd).collect();
-        let mut lines = self.ask_session(session, &question, &along)?;
+        let mut watched = Watched::new(session, self.ask_session(session, &question, &along)?);
         let _raw = terminal.and_then(|fd| RawMode::enter(fd).ok());
-        let mut number = 0;
         loop {
-            while let Some(reply) = lines.ready().map_err(asking)? {
-                match reply {
-                    Reply::Started { exec } => number = exec,
-                    Reply::Exited { exit, usage, reason, settled } => {
-                        let settled = settled.map(|settled| *settled);
-                        return Ok(LiveOutcome { exec: number, exit, usage, reason, settled });
-                    }
-                    other => return Err(unexpected(other)),
-                }
+            if let Some(outcome) = watched.ready()? {
+                return Ok(outcome);
             }
-            if wait(&lines, &signals)? {
-                forward(&signals, &lines, tty)?;
-            } else if lines.receive().map_err(asking)? == 0 {
-                let text = format!("session {session} was lost: whoever held it was ended");
-                return Err(EngineError::Declined(text));
+            match wait(&watched.lines, &signals)? {
+                true => forward(&signals, &watched.lines, tty)?,
+                false => watched.receive()?,
             }
+        }
+    }
+
+    /// Starts a command whose input and output are this process's to read and write. It ends when it is let go of.
+    pub fn start_live(
+        &self,
+        session: &SessionId,
+        exec: LiveExec,
+        stdio: &Stdio,
+    ) -> Result<Watched, EngineError> {
+        let question = ExecAsked { stdin: stdio.stdin.is_some(), ..exec.asked() };
+        let given = [&stdio.stdout, &stdio.stderr];
+        let along: Vec<_> = stdio.stdin.iter().chain(given).map(AsFd::as_fd).collect();
+        let lines = self.ask_session(session, &Question::Exec(Box::new(question)), &along)?;
+        Ok(Watched::new(session, lines))
+    }
+
+    /// Stays with a session: it ends when this does, by whatever it is that this process ends.
+    pub fn attend(&self, session: &SessionId) -> Result<Attendance, EngineError> {
+        let mut lines = self.ask_session(session, &Question::Attend, &[])?;
+        match lines.next(None).map_err(asking)? {
+            Some(Reply::Done { .. }) => Ok(Attendance { _lines: lines }),
+            Some(other) => Err(unexpected(other)),
+            None => Err(EngineError::NotLive(session.to_string())),
         }
     }
 

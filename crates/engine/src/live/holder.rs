@@ -355,6 +355,7 @@ impl Holder {
                 let _ = to.send(asked);
                 Ok(None)
             }
+            Letter::Forsaken { by } => Ok(Some(Ending::by(by, "whom it was made for is gone"))),
             Letter::Errand(errand) => self.run(*errand).map(|()| None),
             Letter::Goodbye => Ok(Some(Ending::by("supervisor", "the supervisor was told to end"))),
         }
@@ -383,6 +384,7 @@ impl Holder {
             Question::Resume => self.answered(|this| this.resume(&by))?,
             Question::Extend { by: span } => self.answered(|this| this.extend(span, &by))?,
             Question::SetTime { left } => self.answered(|this| this.set_time(left, &by))?,
+            Question::Attend => self.answered(|this| this.attended(&by))?,
             Question::End { changes } => {
                 let ending = Ending::by(by.clone(), format!("killed by {by}"));
                 return Ok(Some(Ending { changes, reply: Some(reply), ..ending }));

@@ -41,6 +41,14 @@ impl Holder {
         Ok(())
     }
 
+    /// Somebody stays with it: who has said nothing of its time has it for as long as that.
+    pub(super) fn attended(&mut self, by: &str) -> Result<(), EngineError> {
+        match self.spec.live.ttl {
+            None if self.clock.left(Instant::now()).is_some() => self.set_time(None, by),
+            _ => Ok(()),
+        }
+    }
+
     /// From now on; nothing: as long as the operator lets any session be.
     pub(super) fn set_time(&mut self, left: Option<Span>, by: &str) -> Result<(), EngineError> {
         let left = match left {

@@ -27,6 +27,10 @@ pub(super) enum Letter {
     Left {
         exec: u32,
     },
+    /// Whom it was made for is gone.
+    Forsaken {
+        by: String,
+    },
     /// The supervisor is to make so many sessions that begin as this one is.
     Fork {
         count: usize,
@@ -127,11 +131,31 @@ impl Mailbox {
         if matches!(&asked.question, Question::Put { .. } | Question::Get { .. } | Question::MakeDir { .. }) {
             return Some(super::copy::answer(self, asked));
         }
-        let watches = matches!(&asked.question, Question::Exec(exec) if !exec.detach);
-        match watches {
-            true => self.watch(asked, connection),
-            false => Some(self.ask(asked)),
+        match &asked.question {
+            Question::Exec(exec) if !exec.detach => self.watch(asked, connection),
+            Question::Attend => self.attend(asked, connection),
+            _ => Some(self.ask(asked)),
         }
+    }
+
+    /// Its end is the session's, whatever ends it.
+    fn attend(&self, asked: Asked, connection: &mut Lines) -> Option<Reply> {
+        let by = asked.by.clone();
+        let reply = self.ask(asked);
+        if !matches!(reply, Reply::Done { .. }) {
+            return Some(reply);
+        }
+        // Who is gone already is found to be by the first look at the connection.
+        let _ = send(connection.stream(), &reply);
+        let this = self.clone();
+        connection.go_on(Box::new(move |lines| match lines.next_now::<Question>() {
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => true,
+            _ => {
+                let _ = this.put(Letter::Forsaken { by: by.clone() });
+                false
+            }
+        }));
+        None
     }
 
     /// What it takes to make sessions that begin as this one is.

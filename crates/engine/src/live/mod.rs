@@ -38,7 +38,7 @@ mod start;
 mod supervisor;
 mod transact;
 
-pub use exec::{LiveExec, LiveOutcome};
+pub use exec::{Attendance, Leaver, LiveExec, LiveOutcome, Watched};
 pub use house::House;
 pub(crate) use mail::Mailbox;
 pub(crate) use operator::conflicts_kept;

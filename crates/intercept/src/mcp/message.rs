@@ -7,7 +7,7 @@ use std::fmt;
 
 /// By which an answer finds its question: a text or a whole number, as JSON.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub(crate) struct Id(String);
+pub struct Id(String);
 
 impl Id {
     fn read(value: &Value) -> Option<Self> {
@@ -18,12 +18,12 @@ impl Id {
         }
     }
 
-    pub(crate) fn as_json(&self) -> &str {
+    pub fn as_json(&self) -> &str {
         &self.0
     }
 
     /// As a member of another message: `requestId` of a cancellation.
-    pub(crate) fn member(of: &Value, name: &str) -> Option<Self> {
+    pub fn member(of: &Value, name: &str) -> Option<Self> {
         Self::read(of.get(name)?)
     }
 }
@@ -35,14 +35,14 @@ impl fmt::Display for Id {
 }
 
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) enum Message {
+pub enum Message {
     Request { id: Id, method: String, params: Value },
     Notification { method: String, params: Value },
     Answer { id: Id, result: Result<Value, Value> },
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum Malformed {
+pub enum Malformed {
     #[error("no JSON at column {0}")]
     NotJson(usize),
     #[error("an object in it has a name twice")]
@@ -69,7 +69,7 @@ pub(crate) enum Malformed {
 
 impl Malformed {
     /// A word that stays the same.
-    pub(crate) fn cause(&self) -> &'static str {
+    pub fn cause(&self) -> &'static str {
         match self {
             Self::NotJson(_) => "not-json",
             Self::Ambiguous => "ambiguous",
@@ -81,7 +81,7 @@ impl Malformed {
 }
 
 impl Message {
-    pub(crate) fn read(bytes: &[u8]) -> Result<Self, Malformed> {
+    pub fn read(bytes: &[u8]) -> Result<Self, Malformed> {
         let Strict(value) = serde_json::from_slice(bytes).map_err(|error| match error.classify() {
             serde_json::error::Category::Data => Malformed::Ambiguous,
             _ => Malformed::NotJson(error.column()),
@@ -124,19 +124,19 @@ impl Message {
 }
 
 /// An answer with a result, in one line.
-pub(crate) fn result(id: &Id, result: &Value) -> Vec<u8> {
+pub fn result(id: &Id, result: &Value) -> Vec<u8> {
     format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{result}}}"#).into_bytes()
 }
 
 /// An answer that says what was wrong, in one line. Without an id, where none could be read.
-pub(crate) fn error(id: Option<&Id>, code: i32, text: &str) -> Vec<u8> {
+pub fn error(id: Option<&Id>, code: i32, text: &str) -> Vec<u8> {
     let id = id.map_or("null", Id::as_json);
     let text = Value::from(text);
     format!(r#"{{"jsonrpc":"2.0","id":{id},"error":{{"code":{code},"message":{text}}}}}"#).into_bytes()
 }
 
 /// The same, in a server's own words.
-pub(crate) fn error_value(id: &Id, error: &Value) -> Vec<u8> {
+pub fn error_value(id: &Id, error: &Value) -> Vec<u8> {
     format!(r#"{{"jsonrpc":"2.0","id":{id},"error":{error}}}"#).into_bytes()
 }
 

@@ -9,7 +9,7 @@ pub(crate) mod json;
 mod judge;
 mod listing;
 mod mediator;
-mod message;
+pub mod message;
 mod over;
 mod pins;
 mod stream;

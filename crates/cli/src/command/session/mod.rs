@@ -5,6 +5,7 @@ pub(super) mod list;
 mod stay;
 mod transact;
 
+pub(super) use stay::staying;
 pub(super) use transact::told;
 
 use crate::args::{Session, SessionCommand, SessionPolicyCommand, SessionToolsCommand, Switch};

@@ -1,13 +1,13 @@
 //! Sessions that stay: made, used, followed, ended.
 
-use crate::args::{Create, Exec};
+use crate::args::{Asked, Create, Exec, Stay};
 use crate::command::conflict::left_out;
 use crate::command::run::{BY, spec, stdio, variable};
 use crate::output::{Failure, Output};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use cofferdam_engine::{Engine, LiveExec, LiveOutcome};
-use cofferdam_model::{Changes, Exit, LiveState, SessionId};
+use cofferdam_model::{Changes, Exit, LiveState, SessionId, SessionSpec, Span};
 use serde_json::json;
 use std::fs::File;
 use std::io::{self, IsTerminal, Read, Write};
@@ -18,21 +18,27 @@ use std::time::Duration;
 const LOOK: Duration = Duration::from_millis(50);
 
 pub(super) fn create(engine: &Engine, create: Create, output: &Output) -> Result<u8, Failure> {
-    let Create { asked, lifetime, ttl, idle, name, from } = create;
+    let Create { asked, lifetime, ttl, stay } = create;
     let durable = asked.durable;
-    let mut spec = spec(asked, Vec::new(), Changes::Keep)?;
-    // What a file names as its command is for `run`; here there is none until `exec`.
-    spec.command = Vec::new();
+    let mut spec = staying(asked, &stay, ttl)?;
     spec.live.lifetime = lifetime.unwrap_or(spec.live.lifetime);
-    spec.live.ttl = ttl.or(spec.live.ttl);
-    spec.live.idle = idle.or(spec.live.idle);
-    spec.live.name = name.or(spec.live.name);
-    let session = engine.create_session(spec, BY.into(), durable, from)?;
+    let session = engine.create_session(spec, BY.into(), durable, stay.from)?;
     match output.json {
         true => output.value(&json!({ "session": session }))?,
         false => output.data(&format!("{session}\n"))?,
     }
     Ok(0)
+}
+
+/// A session that is there before its first command.
+pub(crate) fn staying(asked: Asked, stay: &Stay, ttl: Option<Span>) -> Result<SessionSpec, Failure> {
+    let mut spec = spec(asked, Vec::new(), Changes::Keep)?;
+    // What a file names as its command is for `run`; here there is none until `exec`.
+    spec.command = Vec::new();
+    spec.live.ttl = ttl.or(spec.live.ttl);
+    spec.live.idle = stay.idle.or(spec.live.idle);
+    spec.live.name = stay.name.clone().or(spec.live.name);
+    Ok(spec)
 }
 
 pub(super) fn exec(engine: &Engine, exec: Exec, output: &Output) -> Result<u8, Failure> {
