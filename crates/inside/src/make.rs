@@ -16,9 +16,14 @@ use cofferdam_runtime_process::{ProcessBackend, remove_layer};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 /// What a rehearsal runs: a program that says something, and a shell.
 const COMMANDS: [&[&[u8]]; 2] = [&[b"echo", b"x"], &[b"/bin/sh", b"-c", b"true"]];
+
+/// Until the kernel has taken down what a rehearsal leaves, networks and groups, which it does when it has nothing else to
+/// do. Who comes would wait for that.
+const SETTLED: Duration = Duration::from_millis(300);
 
 /// Hears of what a rehearsal's own programs try.
 struct Deaf;
@@ -104,7 +109,8 @@ impl Inside {
     /// seen all of it then, and is quicker when somebody comes.
     pub(crate) fn rehearse(&mut self, make: Make) -> Tell {
         let Some(understudy) = self.understudy.take() else { return nothing_made() };
-        match self.perform(understudy, make) {
+        // Who comes makes it another one again.
+        match self.renew(&make.who).and_then(|()| self.perform(understudy, make)) {
             Ok(()) => Tell::Done,
             Err(error) => refusal(error),
         }
@@ -137,6 +143,7 @@ impl Inside {
         if !programs.is_empty() {
             prepare::hide(PROGRAMS, &[]).map_err(io("take the disks away"))?;
         }
+        std::thread::sleep(SETTLED);
         Ok(())
     }
 }

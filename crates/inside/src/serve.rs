@@ -5,7 +5,9 @@ use crate::mark::Mark;
 use crate::port::{Port, Ports};
 use crate::prepare;
 use crate::rehearse::{self, Ahead};
-use crate::wire::{Ask, Clock, FROM_HOST, Frame, HEARD, Identity, Note, Tell, VERSION, receive, send};
+use crate::wire::{
+    Ask, Clock, FROM_HOST, Frame, HEARD, Identity, Note, Renewal, Tell, VERSION, receive, send,
+};
 use cofferdam_model::RawPath;
 use cofferdam_runtime::{Heard, RuntimeError, Sandbox, ShownFile, Witness};
 use cofferdam_runtime_process::Channels;
@@ -255,6 +257,14 @@ impl Inside {
         self.wait()?;
         let asked = match receive(&mut self.house, FROM_HOST) {
             Ok(Frame::Message(asked)) => asked,
+            Ok(Frame::Renewal(Renewal { who, files })) => {
+                self.renewed = self.files(&files)?;
+                let told = match self.renew(&who) {
+                    Ok(()) => self.cover(),
+                    Err(error) => refusal(error),
+                };
+                return send(&mut self.house, &told).map(|()| true);
+            }
             Ok(Frame::Piece(_) | Frame::Entry(_)) => return Err(io::ErrorKind::InvalidData.into()),
             Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(false),
             Err(error) => return Err(error),
@@ -279,13 +289,6 @@ impl Inside {
             Ask::Clock(clock) => {
                 set_clock(clock);
                 Tell::Done
-            }
-            Ask::Renew { who, files } => {
-                self.renewed = self.files(&files)?;
-                match self.renew(&who) {
-                    Ok(()) => self.cover(),
-                    Err(error) => refusal(error),
-                }
             }
             Ask::Quiet => self.channel.quiet(),
             Ask::Begin { mark } => self.rearrange(mark, |sandbox| sandbox.begin_transaction()),

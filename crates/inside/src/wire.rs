@@ -10,10 +10,13 @@ use cofferdam_model::{
     SyscallSeen, Syscalls, Usage, Weakness,
 };
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
+use std::ffi::OsStr;
 use std::io::{self, Read, Write};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
 
 /// Of both sides, which come from one program.
-pub const VERSION: u32 = 4;
+pub const VERSION: u32 = 5;
 /// Of one frame from inside: the text of a difference is the longest.
 pub const FROM_INSIDE: u32 = 4 << 20;
 /// Of one frame from the host, which carries the files that are shown.
@@ -44,12 +47,6 @@ pub enum Ask {
     Occupied,
     /// What time it is, after a while in which the machine stood still.
     Clock(Clock),
-    /// Who it is from now on, after it was copied, and what it is shown instead of what it was. The contents follow as
-    /// pieces.
-    Renew {
-        who: Identity,
-        files: Vec<(RawPath, u64)>,
-    },
     /// Say when the guest has read all that was sent to it.
     Quiet,
     /// Open a transaction. Whatever the guest before it said is over with the mark, which goes by its own channel.
@@ -81,6 +78,66 @@ pub struct Identity {
     pub seed: Vec<u8>,
     pub machine: String,
     pub host: String,
+}
+
+/// Who a machine is from now on, after it was copied, and what it is shown instead of what it was. The contents follow as
+/// pieces. Whoever waits for a copy waits for this, and an emulator has never seen the code that reads it: so it has a form of
+/// its own that takes little to read.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Renewal {
+    pub who: Identity,
+    pub files: Vec<(RawPath, u64)>,
+}
+
+impl Renewal {
+    /// Numbers in their own size, all else with its length before it.
+    fn encode(&self) -> io::Result<Vec<u8>> {
+        let Self { who: Identity { clock, seed, machine, host }, files } = self;
+        let mut bytes = Vec::new();
+        bytes.extend_from_slice(&clock.seconds.to_le_bytes());
+        bytes.extend_from_slice(&clock.nanos.to_le_bytes());
+        let mut put = |part: &[u8], number: &[u8]| -> io::Result<()> {
+            let length = u32::try_from(part.len()).map_err(|_| io::ErrorKind::InvalidInput)?;
+            bytes.extend_from_slice(&length.to_le_bytes());
+            bytes.extend_from_slice(part);
+            bytes.extend_from_slice(number);
+            Ok(())
+        };
+        [seed, machine.as_bytes(), host.as_bytes()].into_iter().try_for_each(|part| put(part, &[]))?;
+        files.iter().try_for_each(|(path, length)| put(path.as_bytes(), &length.to_le_bytes()))?;
+        Ok(bytes)
+    }
+
+    /// Nothing for bytes that are none.
+    fn decode(bytes: &[u8]) -> Option<Self> {
+        let mut rest = bytes;
+        let clock = Clock {
+            seconds: i64::from_le_bytes(number(&mut rest)?),
+            nanos: u32::from_le_bytes(number(&mut rest)?),
+        };
+        let text = |rest: &mut &[u8]| String::from_utf8(part(rest)?.to_vec()).ok();
+        let seed = part(&mut rest)?.to_vec();
+        let who = Identity { clock, seed, machine: text(&mut rest)?, host: text(&mut rest)? };
+        let mut files = Vec::new();
+        while !rest.is_empty() {
+            let path = RawPath::from(Path::new(OsStr::from_bytes(part(&mut rest)?)));
+            files.push((path, u64::from_le_bytes(number(&mut rest)?)));
+        }
+        Some(Self { who, files })
+    }
+}
+
+fn number<const N: usize>(rest: &mut &[u8]) -> Option<[u8; N]> {
+    let (number, after) = rest.split_first_chunk()?;
+    *rest = after;
+    Some(*number)
+}
+
+fn part<'a>(rest: &mut &'a [u8]) -> Option<&'a [u8]> {
+    let length = u32::from_le_bytes(number(rest)?) as usize;
+    let (part, after) = rest.split_at_checked(length)?;
+    *rest = after;
+    Some(part)
 }
 
 /// The inside that is to be made. As a sandbox is asked for, with all paths as the machine has them.
@@ -212,6 +269,7 @@ pub struct Stat {
 const MESSAGE: u8 = 1;
 const RAW: u8 = 2;
 const ENTRY: u8 = 3;
+const RENEWAL: u8 = 4;
 
 /// A frame, by what is in it.
 #[derive(Debug)]
@@ -219,6 +277,7 @@ pub enum Frame<T> {
     Message(T),
     Piece(Vec<u8>),
     Entry(Entry),
+    Renewal(Renewal),
 }
 
 pub fn send<T: Serialize>(to: &mut impl Write, message: &T) -> io::Result<()> {
@@ -233,6 +292,10 @@ pub fn send_piece(to: &mut impl Write, bytes: &[u8]) -> io::Result<()> {
 /// There may be many: as short as can be.
 pub fn send_entry(to: &mut impl Write, entry: &Entry) -> io::Result<()> {
     frame(to, ENTRY, &postcard::to_stdvec(entry).map_err(io::Error::other)?)
+}
+
+pub fn send_renewal(to: &mut impl Write, renewal: &Renewal) -> io::Result<()> {
+    frame(to, RENEWAL, &renewal.encode()?)
 }
 
 fn frame(to: &mut impl Write, kind: u8, body: &[u8]) -> io::Result<()> {
@@ -264,6 +327,7 @@ pub fn receive<T: DeserializeOwned>(from: &mut impl Read, most: u32) -> io::Resu
             Ok((entry, [])) => Ok(Frame::Entry(entry)),
             _ => Err(broken("an entry that is none")),
         },
+        RENEWAL => Renewal::decode(&body).map(Frame::Renewal).ok_or_else(|| broken("a renewal that is none")),
         _ => Err(broken("a frame of no kind")),
     }
 }
@@ -295,10 +359,51 @@ mod tests {
         assert!(receive::<Tell>(&mut bytes.as_slice(), 4).is_err());
     }
 
+    fn renewal(files: &[(&[u8], u64)]) -> Renewal {
+        let clock = Clock { seconds: -2, nanos: 7 };
+        let who =
+            Identity { clock, seed: vec![9; 64], machine: "ab".repeat(16), host: "cofferdam-ab".into() };
+        let raw = |path: &[u8]| RawPath::from(Path::new(OsStr::from_bytes(path)));
+        Renewal { who, files: files.iter().map(|(path, length)| (raw(path), *length)).collect() }
+    }
+
+    #[test]
+    fn a_renewal_is_what_was_sent_and_no_part_of_one_is_another() {
+        for sent in [renewal(&[]), renewal(&[(b"/etc/a\xff", 3), (b"", u64::MAX)])] {
+            let mut bytes = Vec::new();
+            send_renewal(&mut bytes, &sent).unwrap();
+            let told = receive::<Ask>(&mut bytes.as_slice(), FROM_HOST).unwrap();
+            assert!(matches!(told, Frame::Renewal(told) if told == sent));
+            let body = sent.encode().unwrap();
+            // Files follow each other to the end, so between two of them it would be one with fewer.
+            let fewer = (0..sent.files.len()).map(|count| {
+                let files = sent.files.iter().take(count).cloned().collect();
+                Renewal { who: sent.who.clone(), files }.encode().unwrap()
+            });
+            let fewer: Vec<Vec<u8>> = fewer.collect();
+            for end in 0..body.len() {
+                let part = &body[..end];
+                assert_eq!(Renewal::decode(part).is_some(), fewer.iter().any(|one| one == part), "{end}");
+            }
+        }
+    }
+
     proptest! {
         #[test]
         fn no_bytes_make_it_fall(bytes in proptest::collection::vec(any::<u8>(), 0..500)) {
             let _ = receive::<Tell>(&mut bytes.as_slice(), FROM_INSIDE);
+            if let Some(renewal) = Renewal::decode(&bytes) {
+                prop_assert_eq!(renewal.encode().unwrap(), bytes);
+            }
+        }
+
+        #[test]
+        fn a_renewal_with_a_wrong_byte_is_another_or_none(at in 0_usize..200, bit in 0_u8..8) {
+            let sent = renewal(&[(b"/etc/hosts", 3)]);
+            let mut bytes = sent.encode().unwrap();
+            let at = at % bytes.len();
+            bytes[at] ^= 1 << bit;
+            prop_assert_ne!(Renewal::decode(&bytes), Some(sent));
         }
     }
 }

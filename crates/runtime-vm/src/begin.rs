@@ -69,7 +69,7 @@ pub(crate) fn begin(
     let disks = Disks::default();
     let kept = spec.base.layers.first().filter(|layer| snapshot::is_there(layer));
     let mut given = None;
-    let (template, of, pending) = match kept {
+    let (template, of, mut pending) = match kept {
         None => {
             let (template, mut pending) = parts.template(&spec, look, sure)?;
             let mut shape = Shape::of(&parts, &template, &spec, look);
@@ -95,7 +95,11 @@ pub(crate) fn begin(
     };
     let doors = spec.network == Network::Doors;
     let dir = parts.dir.join("run").join(spec.id.as_str());
-    let stage = Stage::Copied(Box::new(template.copy(&parts, &spec, &dir, doors, &disks)?));
+    let mut copied = template.copy(&parts, &spec, &dir, doors, &disks)?;
+    // Its VMM comes to itself on one processor; another has brought the memory, and nothing more to do for the machine.
+    let looking = pending.start_after(copied.filled());
+    looking.map_err(RuntimeError::io("look at what the machine is copied from"))?;
+    let stage = Stage::Copied(Box::new(copied));
     Ok(Beginning { spec, parts, template, of, given, stage, disks, pending })
 }
 

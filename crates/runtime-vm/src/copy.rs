@@ -44,6 +44,13 @@ pub(crate) struct Copied {
     state: File,
 }
 
+impl Copied {
+    /// What waits until its memory has come from the disk.
+    pub(crate) fn filled(&mut self) -> impl FnOnce() + Send + use<> {
+        self.sharing.filled()
+    }
+}
+
 impl Template {
     /// Starts a copy. It runs when it is restored.
     pub(crate) fn copy(

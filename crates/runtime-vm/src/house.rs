@@ -1,7 +1,7 @@
 //! The host's end of what is said about a machine. Answers come in the order of the questions.
 
 use crate::machine::readable;
-use cofferdam_inside::wire::{Ask, FROM_INSIDE, Frame, Tell, receive, send};
+use cofferdam_inside::wire::{Ask, FROM_INSIDE, Frame, Renewal, Tell, receive, send, send_renewal};
 use cofferdam_inside::{Mark, Search};
 use rustix::net::RecvFlags;
 use std::io::{self, Write};
@@ -34,10 +34,19 @@ impl House {
 
     /// Asks, to be told later.
     pub(crate) fn say(&mut self, ask: &Ask) -> io::Result<()> {
-        if let Some(kind) = self.lost {
-            return Err(io::Error::new(kind, "an answer before this one did not come, or was none"));
-        }
+        self.is_heard()?;
         send(&mut self.stream, ask)
+    }
+
+    /// The same for who the machine is to be.
+    pub(crate) fn renew(&mut self, renewal: &Renewal) -> io::Result<()> {
+        self.is_heard()?;
+        send_renewal(&mut self.stream, renewal)
+    }
+
+    fn is_heard(&self) -> io::Result<()> {
+        let lost = |kind| io::Error::new(kind, "an answer before this one did not come, or was none");
+        self.lost.map_or(Ok(()), |kind| Err(lost(kind)))
     }
 
     /// Waits for more of an answer.
@@ -51,7 +60,7 @@ impl House {
         match readable(&[self.stream.as_fd(), ended], Instant::now() + patience)? {
             Some(0) => match receive(&mut self.stream, FROM_INSIDE)? {
                 Frame::Message(told) => Ok(told),
-                Frame::Piece(_) | Frame::Entry(_) => {
+                Frame::Piece(_) | Frame::Entry(_) | Frame::Renewal(_) => {
                     Err(io::Error::new(io::ErrorKind::InvalidData, "bytes that nobody asked for"))
                 }
             },

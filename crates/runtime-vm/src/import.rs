@@ -71,11 +71,11 @@ pub(crate) fn import(from: &mut impl Read, upper: &Path, whose: Whose, bounds: B
         match receive(from, FROM_INSIDE)? {
             Frame::Entry(Entry::Bytes { at }) => match receive::<Tell>(from, PIECE as u32)? {
                 Frame::Piece(bytes) => writer.bytes(at, &bytes)?,
-                Frame::Message(_) | Frame::Entry(_) => return Err(broken("bytes that do not follow")),
+                _ => return Err(broken("bytes that do not follow")),
             },
             Frame::Entry(entry) => writer.entry(entry)?,
             Frame::Message(Tell::End) => return writer.end(),
-            Frame::Message(_) | Frame::Piece(_) => return Err(broken("something else")),
+            _ => return Err(broken("something else")),
         }
     }
 }

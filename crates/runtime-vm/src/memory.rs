@@ -11,6 +11,7 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::sync::mpsc::{Receiver, channel};
 use std::sync::{Arc, LazyLock, Mutex, PoisonError, Weak};
 use std::thread::JoinHandle;
 
@@ -163,6 +164,8 @@ impl Shared {
 pub(crate) struct Sharing {
     pub(crate) memory: Arc<Shared>,
     filling: Option<JoinHandle<io::Result<()>>>,
+    /// Nothing comes from it: it closes when all is there.
+    filled: Option<Receiver<()>>,
     of: (PathBuf, Stamp),
 }
 
@@ -178,14 +181,18 @@ pub(crate) fn share(path: &Path, size: u64) -> io::Result<Sharing> {
     let of = (path.to_owned(), stamp(path));
     let there = SHARED.lock().unwrap_or_else(PoisonError::into_inner).get(&of).and_then(Weak::upgrade);
     if let Some(memory) = there {
-        return Ok(Sharing { memory, filling: None, of });
+        return Ok(Sharing { memory, filling: None, filled: None, of });
     }
     let from = File::open(path)?;
     let memory = Arc::new(Shared { file: own(size)?, whole: Mutex::default() });
     let to = memory.clone();
-    let fill = move || parts(&from, size, |at, end| copy(&from, &to.file, at, end));
+    let (fills, filled) = channel::<()>();
+    let fill = move || {
+        let _fills = fills;
+        parts(&from, size, |at, end| copy(&from, &to.file, at, end))
+    };
     let filling = Some(std::thread::Builder::new().name("vm-memory".into()).spawn(fill)?);
-    Ok(Sharing { memory, filling, of })
+    Ok(Sharing { memory, filling, filled: Some(filled), of })
 }
 
 pub(crate) fn damaged(what: &str) -> io::Error {
@@ -206,6 +213,12 @@ fn copy(from: &File, to: &File, at: u64, end: u64) -> io::Result<()> {
 }
 
 impl Sharing {
+    /// What waits until it has come from the disk, whether it is whole or not.
+    pub(crate) fn filled(&mut self) -> impl FnOnce() + Send + use<> {
+        let filled = self.filled.take();
+        move || filled.into_iter().for_each(|filled| _ = filled.recv())
+    }
+
     /// Waits until it is whole. From then on nobody can write to it, not even who opens it for writing: who breaks out
     /// of one machine cannot change what others begin with.
     pub(crate) fn finish(&mut self) -> io::Result<()> {

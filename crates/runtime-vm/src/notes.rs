@@ -27,7 +27,7 @@ pub(crate) fn listen(
                 Ok(Frame::Message(Note::Refused(attempt))) => Heard::Refused(attempt),
                 Ok(Frame::Message(Note::Passed(seen))) => Heard::Passed(seen),
                 Err(error) if error.kind() != io::ErrorKind::InvalidData => return,
-                Ok(Frame::Piece(_) | Frame::Entry(_)) | Err(_) => {
+                Ok(Frame::Piece(_) | Frame::Entry(_) | Frame::Renewal(_)) | Err(_) => {
                     tail.add(b"\nthe machine broke the protocol where it tells of system calls\n");
                     others.iter().for_each(|stream| _ = stream.shutdown(std::net::Shutdown::Both));
                     return;

@@ -34,7 +34,7 @@ pub(crate) struct Pending {
 }
 
 impl Pending {
-    /// For later: until the machine runs, all that has to be done for that comes first.
+    /// For later: what the machine cannot run without comes first.
     pub(crate) fn add(&mut self, look: impl FnOnce() -> Found + Send + 'static) {
         self.waiting.push(Box::new(look));
     }
@@ -47,12 +47,20 @@ impl Pending {
 
     /// Looks at all of it, beside what else goes on.
     pub(crate) fn start(&mut self) -> io::Result<()> {
+        self.start_after(|| ())
+    }
+
+    /// The same, from when that has come to its end.
+    pub(crate) fn start_after(&mut self, first: impl FnOnce() + Send + 'static) -> io::Result<()> {
         let waiting = std::mem::take(&mut self.waiting);
         if waiting.is_empty() {
             return Ok(());
         }
         // One after the other: there may be no more than one processor that has nothing else to do.
-        let all = move || waiting.into_iter().fold(Found::Good, |found, look| found.and(look()));
+        let all = move || {
+            first();
+            waiting.into_iter().fold(Found::Good, |found, look| found.and(look()))
+        };
         self.looking.push(std::thread::Builder::new().name("vm-check".into()).spawn(all)?);
         Ok(())
     }
@@ -88,7 +96,9 @@ mod tests {
         let check = |looks: Vec<fn() -> Found>, later: fn() -> Found, expected: &str| {
             let (mut pending, mut other) = (Pending::default(), Pending::default());
             looks.into_iter().for_each(|look| pending.add(look));
-            pending.start().unwrap();
+            let (first, comes) = std::sync::mpsc::channel::<()>();
+            pending.start_after(move || _ = comes.recv()).unwrap();
+            drop(first);
             other.add(later);
             pending.join(other);
             let told = match pending.finish() {

@@ -309,25 +309,59 @@ pub(crate) fn version(path: &Path) -> Result<String, RuntimeError> {
     }
 }
 
-/// What the kernel is told. Most of it saves time; without what is said of clocks a kernel on a busy host may wait
-/// for ever for one that it measures itself. Of its security modules it has those that hold something here: others have no
-/// rules, and would be asked at every file.
-pub(crate) fn command_line(accelerator: Accelerator) -> String {
+/// What the kernel is told, but for what is measured. Most of it saves time. Of its security modules it has those that hold
+/// something here: others have no rules, and would be asked at every file.
+pub(crate) fn command_line(accelerator: Accelerator, version: (u32, u32)) -> String {
     let mut line = String::from(
         "console=ttyS0 quiet loglevel=1 panic=-1 reboot=t nokaslr mitigations=off init_on_alloc=0 apparmor=0 \
          selinux=0 audit=0 random.trust_cpu=on cryptomgr.notests rcupdate.rcu_expedited=1 8250.nr_uarts=1 \
          noreplace-smp nowatchdog lsm=landlock,yama i8042.noaux i8042.nomux i8042.nopnp i8042.dumbkbd",
     );
     if accelerator == Accelerator::Tcg {
-        #[cfg(target_arch = "x86_64")]
-        {
-            let khz = cofferdam_sys::machine::ticks_per_ms();
-            // Loops a jiffy, for the 250 a second that distributions choose.
-            line.push_str(&format!(" tsc_early_khz={khz} lpj={} tsc=reliable no_timer_check", khz * 4));
+        // What is counted at every change of process, pages of two megabytes that are filled with zeros at once, and turns
+        // that are dealt out by session of the terminal cost an emulator more than they are worth.
+        line.push_str(" psi=0 transparent_hugepage=never noautogroup");
+        if is_at_an_address(accelerator, version) {
+            line.push_str(" norandmaps");
         }
-        // What is counted at every change of process, and pages of two megabytes that are filled with zeros at once, cost
-        // an emulator more than they are worth.
-        line.push_str(" psi=0 transparent_hugepage=never");
     }
     line
+}
+
+/// Whether code that was translated is found again at its address alone: then a program that lies elsewhere every time is
+/// translated every time, which takes longer than to run it.
+pub(crate) const fn is_at_an_address(accelerator: Accelerator, (major, _): (u32, u32)) -> bool {
+    matches!(accelerator, Accelerator::Tcg) && major < 8
+}
+
+/// What the kernel is told of this host's clock: on a busy host it may wait for ever for one that it measures itself.
+pub(crate) fn clocks(accelerator: Accelerator) -> String {
+    #[cfg(target_arch = "x86_64")]
+    if accelerator == Accelerator::Tcg {
+        let khz = cofferdam_sys::machine::ticks_per_ms();
+        // Loops a jiffy, for the 250 a second that distributions choose.
+        return format!(" tsc_early_khz={khz} lpj={} tsc=reliable no_timer_check", khz * 4);
+    }
+    let _ = accelerator;
+    String::new()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_kernel_is_told_the_same_every_time_but_for_clocks() {
+        let check = |accelerator, version, randomizes: bool, is_told_clocks: bool| {
+            let line = command_line(accelerator, version);
+            assert_eq!(line, command_line(accelerator, version));
+            assert_eq!(!line.contains("norandmaps"), randomizes, "{line}");
+            assert_eq!(clocks(accelerator).contains("tsc_early_khz="), is_told_clocks);
+            assert!(!line.contains("khz"), "what is measured is not part of what a template is known by");
+        };
+        let measures = cfg!(target_arch = "x86_64");
+        check(Accelerator::Tcg, (7, 2), false, measures);
+        check(Accelerator::Tcg, (8, 0), true, measures);
+        check(Accelerator::Kvm, (7, 2), true, false);
+    }
 }

@@ -37,7 +37,7 @@ pub(crate) fn read(
             format!("{} {version}, a machine of its own, in a sandbox of its own", kind.name()),
             value,
         ),
-        accelerator_line(accelerator),
+        accelerator_line(accelerator, manifest),
         line(
             "vm.kernel",
             State::Enforced,
@@ -67,15 +67,19 @@ pub(crate) fn read(
     EnforcementReport { tier: Tier::Microvm, kernel: inside.kernel, controls }
 }
 
-fn accelerator_line(accelerator: Accelerator) -> Control {
-    let (state, detail) = match accelerator {
-        Accelerator::Kvm => (State::Enforced, "KVM: the processor keeps it apart"),
+fn accelerator_line(accelerator: Accelerator, manifest: &Manifest) -> Control {
+    let (state, mut detail) = match accelerator {
+        Accelerator::Kvm => (State::Enforced, "KVM: the processor keeps it apart".to_owned()),
         Accelerator::Tcg => (
             State::Weaker,
-            "TCG: a program executes its instructions, slowly; what keeps it in is the sandbox around that program",
+            "TCG: a program executes its instructions, slowly; what keeps it in is the sandbox around that program"
+                .to_owned(),
         ),
     };
-    line("vm.accelerator", state, detail.into(), json!(accelerator.name()))
+    if crate::qemu::is_at_an_address(accelerator, manifest.vmm.numbers()) {
+        detail.push_str("; programs in it lie at the same addresses every time");
+    }
+    line("vm.accelerator", state, detail, json!(accelerator.name()))
 }
 
 /// What was demanded must be in full force.

@@ -13,7 +13,7 @@ use crate::template::{Parts, Template};
 use crate::vmm::{Told, Vmm};
 use cofferdam_guest::wire::{Attach, Kind, put};
 use cofferdam_inside::Mark;
-use cofferdam_inside::wire::{Ask, Made, PIECE, Tell, send_piece};
+use cofferdam_inside::wire::{Ask, Made, PIECE, Renewal, Tell, send_piece};
 use cofferdam_model::{Counters, EnforcementReport, FileDifference, Provenance, RawPath, SkippedChange};
 use cofferdam_runtime::{
     Agrees, Base, ChangeList, Committed, Doors, Finished, Identity, Refuses, RuntimeError, Sandbox,
@@ -110,10 +110,14 @@ impl VmSandbox {
     }
 
     /// Asks, and sends these along, to be told later.
-    fn say_with(&self, ask: &Ask, files: &[ShownFile]) -> Result<(), RuntimeError> {
+    fn say_with(
+        &self,
+        say: impl FnOnce(&mut House) -> io::Result<()>,
+        files: &[ShownFile],
+    ) -> Result<(), RuntimeError> {
         let asked = || -> io::Result<()> {
             let mut house = self.house();
-            house.say(ask)?;
+            say(&mut house)?;
             let mut pieces = files.iter().flat_map(|file| file.content.chunks(PIECE));
             pieces.try_for_each(|piece| send_piece(&mut house.stream, piece))
         };
@@ -149,7 +153,7 @@ impl VmSandbox {
         let files = self.spec.files.clone();
         let make = Asked { spec: &self.spec, look: &self.look, size: self.template.manifest.size };
         let make = make.make(show, programs_at, without)?;
-        let asked = self.say_with(&Ask::Make(Box::new(make)), &files);
+        let asked = self.say_with(|house| house.say(&Ask::Make(Box::new(make))), &files);
         // It has to do for a while: what the VMM is can be asked meanwhile.
         let vmm = self.vmm().told();
         match asked.and_then(|()| self.told())? {
@@ -173,8 +177,8 @@ impl VmSandbox {
     /// and are nobody's. One that cannot be another is not used.
     pub(crate) fn revive(&mut self, made: Made, depth: usize) -> Result<(), RuntimeError> {
         let files = &self.spec.files;
-        let ask = Ask::Renew { who: identity::new()?, files: announced(files) };
-        self.say_with(&ask, files)?;
+        let renewal = Renewal { who: identity::new()?, files: announced(files) };
+        self.say_with(|house| house.renew(&renewal), files)?;
         let mark = identity::mark()?;
         let mut hello = Vec::new();
         put(&mut hello, Kind::Attach, 0, None, &Attach { mark: mark.0 })

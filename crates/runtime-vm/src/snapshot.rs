@@ -12,7 +12,7 @@ use crate::memory;
 use crate::nbd::Disks;
 use crate::template::{Manifest, Parts, Template};
 use crate::vmm::{Vmm, WANTED};
-use cofferdam_inside::wire::{Ask, Made, Tell};
+use cofferdam_inside::wire::{Ask, Made, Tell, VERSION};
 use cofferdam_inside::{PROGRAMS, SESSION};
 use cofferdam_model::SessionId;
 use cofferdam_runtime::{RuntimeError, SandboxSpec};
@@ -38,6 +38,9 @@ pub(crate) struct Snapshot {
     pub(crate) made: Made,
     /// Transactions that were open.
     pub(crate) depth: usize,
+    /// How the programs in it speak.
+    #[serde(default)]
+    wire: u32,
 }
 
 fn io(doing: impl Into<String>) -> impl FnOnce(io::Error) -> RuntimeError {
@@ -108,7 +111,8 @@ impl Taken<'_> {
             sum: kept.sum,
             ..self.manifest.clone()
         };
-        let snapshot = Snapshot { manifest, memory: kept.digest, made: self.made.clone(), depth: self.depth };
+        let (made, depth) = (self.made.clone(), self.depth);
+        let snapshot = Snapshot { manifest, memory: kept.digest, made, depth, wire: VERSION };
         let text = serde_json::to_vec_pretty(&snapshot)
             .map_err(|error| io("keep the machine's description")(error.into()))?;
         fs::write(dir.join(NAME), text).map_err(io("keep the machine's description"))
@@ -156,6 +160,10 @@ pub(crate) fn open(dir: &Path, parts: &Parts) -> Result<(Template, Snapshot), Ru
             false => format!("set {WANTED} to {}, or take another snapshot", of.kind.word()),
         };
         return Err(refused(what, fix));
+    }
+    if snapshot.wire != VERSION {
+        let what = format!("the snapshot at {} was taken by another version of cofferdam", dir.display());
+        return Err(refused(what, "use that version, or take another snapshot"));
     }
     if snapshot.manifest.image != parts.kernel.digest()? {
         let (of, here) = (&snapshot.manifest.kernel, &parts.kernel.release);
@@ -229,7 +237,7 @@ mod tests {
     fn one_of_another_vmm_or_version_is_refused_by_name() {
         let dir = tempfile::tempdir().unwrap();
         let size = Size { memory: 1 << 20, processors: 1 };
-        let of = |vmm: Program| {
+        let of = |vmm: Program, wire: u32| {
             let manifest = Manifest {
                 vmm,
                 accelerator: Accelerator::Kvm,
@@ -248,7 +256,7 @@ mod tests {
                 EnforcementReport { tier: Tier::Microvm, kernel: String::new(), controls: Vec::new() };
             let home = RawPath::from(Path::new("/"));
             let made = Made { report, name: String::new(), uid: 0, gid: 0, home };
-            let snapshot = Snapshot { manifest, memory: String::new(), made, depth: 0 };
+            let snapshot = Snapshot { manifest, memory: String::new(), made, depth: 0, wire };
             fs::write(dir.path().join(NAME), serde_json::to_vec(&snapshot).unwrap()).unwrap();
         };
         let here = |vmm: Program| Parts {
@@ -262,7 +270,7 @@ mod tests {
             size,
         };
         let check = |of_it: (Kind, &str), at: (Kind, &str), expected: &[&str]| {
-            of(Program::of_version(of_it.0, of_it.1));
+            of(Program::of_version(of_it.0, of_it.1), VERSION);
             let said = open(dir.path(), &here(Program::of_version(at.0, at.1))).unwrap_err();
             let RuntimeError::Refused { what, fix } = said else { panic!("{said}") };
             assert!(expected.iter().all(|part| what.contains(part) || fix.contains(part)), "{what}; {fix}");
@@ -279,5 +287,11 @@ mod tests {
             (Kind::Firecracker, "1.10.0"),
             &["here is Firecracker 1.10.0", "COFFERDAM_VM_FIRECRACKER"],
         );
+        // What speaks in it was another's.
+        for wire in [0, VERSION - 1, VERSION + 1] {
+            of(Program::of_version(qemu.0, qemu.1), wire);
+            let said = open(dir.path(), &here(Program::of_version(qemu.0, qemu.1))).unwrap_err().to_string();
+            assert!(said.contains("was taken by another version of cofferdam"), "{said}");
+        }
     }
 }

@@ -159,7 +159,8 @@ impl Parts {
         kernel: &Path,
         digest: &str,
     ) -> Result<PathBuf, RuntimeError> {
-        let command = self.vmm(Role::Template, "")?.argv();
+        let told = self.vmm.command_line(self.accelerator);
+        let command = self.vmm(Role::Template, &told)?.argv();
         let mut key = cofferdam_seal::Hasher::new();
         for part in [
             self.vmm.kind.word(),
@@ -168,6 +169,8 @@ impl Parts {
             &*kernel.to_string_lossy(),
             digest,
             &*command.join("\n"),
+            // Not every VMM has it among its arguments.
+            &*told,
             &*format!("{VERSION}"),
             &*spec.home.to_string_lossy(),
         ] {
@@ -262,7 +265,8 @@ impl Parts {
 
     fn boot(&self, making: &Making<'_>, dir: &Path) -> Result<(), RuntimeError> {
         let began = Instant::now();
-        let command_line = self.vmm.command_line(self.accelerator);
+        let line = self.vmm.command_line(self.accelerator);
+        let command_line = line + &self.vmm.clocks(self.accelerator);
         let mut vmm = self.vmm(Role::Template, &command_line)?;
         let memory = memory::own(self.size.memory).map_err(io("make the machine's memory"))?;
         let disk = Disk::default();

@@ -166,11 +166,19 @@ impl Program {
         }
     }
 
-    /// What the kernel of its machines is told.
+    /// What the kernel of its machines is told, but for what is measured.
     pub(crate) fn command_line(&self, accelerator: Accelerator) -> String {
         match self.kind {
-            Kind::Qemu => qemu::command_line(accelerator),
+            Kind::Qemu => qemu::command_line(accelerator, self.numbers()),
             Kind::Firecracker => firecracker::command_line(),
+        }
+    }
+
+    /// What is measured, for a kernel that is to boot.
+    pub(crate) fn clocks(&self, accelerator: Accelerator) -> String {
+        match self.kind {
+            Kind::Qemu => qemu::clocks(accelerator),
+            Kind::Firecracker => String::new(),
         }
     }
 }

@@ -59,6 +59,13 @@ fn a_machine_runs_commands_and_hands_over_what_they_changed() {
     }
     site.call(&["trace", "verify", "latest"]).exits(0);
 
+    // Whether programs lie elsewhere every time is told as it is.
+    let randomizes = machine(&site, "cat /proc/sys/kernel/randomize_va_space").exits(0).out().trim() == "2";
+    let detail =
+        lines.iter().find(|line| line["name"] == "vm.accelerator").map(|line| line["detail"].clone());
+    let detail = detail.unwrap().as_str().unwrap().to_owned();
+    assert_eq!(detail.contains("lie at the same addresses every time"), !randomizes, "{detail}");
+
     // What is to be dropped is dropped.
     machine(&site, "echo x > kept.txt; echo y > more").with(&["--changes", "discard"]).exits(0);
     assert_eq!(site.read("kept.txt"), "kept\n");

@@ -282,7 +282,29 @@ fn a_prepared_machine_is_given_out_once() {
         )
     };
     assert_eq!(shows(&first), shows(&second));
-    for session in [&first, &second] {
+    // Another one is another machine, however alike they were: its name, its numbers, its time. It sees what is in the work
+    // dir by now, and nothing of those before it.
+    eventually("another machine to be ready", ready);
+    site.write("later", "later\n");
+    let third = hall.create(&flags);
+    assert_eq!(pool()["claimed"].as_u64().unwrap(), claimed + 2);
+    assert_eq!(hall.does(&third, "cat later; ls"), "later\nlater\n");
+    let drawn = |session: &str| {
+        hall.does(
+            session,
+            "cat /etc/machine-id; uname -n; od -An -tx1 -N16 /dev/urandom; cat /proc/sys/kernel/random/uuid",
+        )
+    };
+    let all: Vec<String> = [&first, &second, &third].into_iter().map(|session| drawn(session)).collect();
+    let mut each: Vec<&str> = all.iter().flat_map(|one| one.lines()).collect();
+    let count = each.len();
+    each.sort_unstable();
+    each.dedup();
+    assert_eq!((count, each.len()), (12, 12), "{all:?}");
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_secs();
+    let told: u64 = hall.does(&third, "date +%s").trim().parse().unwrap();
+    assert!(now.abs_diff(told) < 60, "the clock is set: {told} and not {now}");
+    for session in [&first, &second, &third] {
         hall.asks(&["kill", session, "--changes", "discard"]);
     }
     site.call(&["pool", "set", "0"]).exits(0);

@@ -15,7 +15,8 @@ mod rules;
 
 use crate::wire::{
     DATA_MAX, DENY_MAX, Deny, EXECS_MAX, Exec, Exited, Fault, FrameError, Grant, Header, Invite, Kind, Part,
-    Plea, Reader, Resize, Side, Signal, Size, Stream, Target, Task, ToHost, Warm, Window, put, put_empty,
+    Plea, Reader, Resize, Side, Signal, Size, Stream, Target, Task, ToHost, WINDOW, Warm, Window, put,
+    put_empty,
 };
 use alloc::vec::Vec;
 use rules::Rules;
@@ -28,7 +29,7 @@ use rustix::net::SendFlags;
 /// What is read at once.
 const READ: usize = 256 * 1024;
 /// How much input may wait to be sent, over all execs.
-const UNSENT_MAX: usize = 256 * 1024;
+const UNSENT_MAX: usize = WINDOW as usize;
 
 /// An exec, by the number this side has given it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]

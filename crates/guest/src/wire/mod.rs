@@ -27,7 +27,7 @@ pub const HEADER_LEN: usize = 12;
 /// Of one data frame: short enough that another stream soon gets its turn.
 pub const DATA_MAX: u32 = 64 * 1024;
 /// How much of one stream may be under way, in each direction, before the receiver says it can take more.
-pub const WINDOW: u32 = 256 * 1024;
+pub const WINDOW: u32 = 512 * 1024;
 /// Of a request to execute. The kernel's own limit for arguments and environment is about as much.
 pub const EXEC_MAX: u32 = 4 * 1024 * 1024;
 /// Of any other message.

@@ -76,7 +76,7 @@ pub(crate) fn version(path: &Path) -> Result<String, RuntimeError> {
 
 /// What the kernel is told: as under QEMU, but for how it ends, and that nothing here has a name.
 pub(crate) fn command_line() -> String {
-    let line = crate::qemu::command_line(Accelerator::Kvm).replace("reboot=t", "reboot=k");
+    let line = crate::qemu::command_line(Accelerator::Kvm, (0, 0)).replace("reboot=t", "reboot=k");
     format!("{line} {NUMBERED}")
 }
 

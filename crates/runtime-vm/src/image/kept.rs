@@ -380,3 +380,49 @@ pub(crate) fn holds(witness: &[u8]) -> bool {
             .is_ok_and(|meta| (meta.mtime(), meta.mtime_nsec()) == (seconds, nanos))
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::symlink;
+
+    #[test]
+    fn a_list_holds_until_any_of_its_directories_is_another() {
+        let dir = tempfile::tempdir().unwrap();
+        let at = |path: &str| dir.path().join(path);
+        for path in ["a/b/c", "a/bb", "a/b/d/e/f", "z"] {
+            fs::create_dir_all(at(path)).unwrap();
+        }
+        let line = |path: &Path| {
+            let meta = fs::symlink_metadata(path).unwrap();
+            format!("{} {} {}\0", meta.mtime(), meta.mtime_nsec(), path.display())
+        };
+        // In whatever order, and with what lies between left out.
+        let orders: [&[&str]; 3] = [
+            &["", "a", "a/b", "a/b/c", "a/b/d", "a/b/d/e", "a/b/d/e/f", "a/bb", "z"],
+            &["z", "a/b/d/e/f", "a/bb", "a/b/c", "a", "a/b/d", ""],
+            &["a/b/d/e/f"],
+        ];
+        let texts = || orders.map(|order| order.iter().map(|path| line(&at(path))).collect::<String>());
+        let check = |texts: &[String], expected: [bool; 3]| {
+            let held: Vec<bool> = texts.iter().map(|text| holds(text.as_bytes())).collect();
+            assert_eq!(held, expected);
+        };
+        let before = texts();
+        check(&before, [true; 3]);
+        assert!(holds(line(Path::new("/")).as_bytes()) && holds(line(Path::new("/usr")).as_bytes()));
+        assert!(!holds(b"0 0 relative\0") && !holds(b"1 2\0") && holds(b""));
+        fs::write(at("a/b/d/e/f/new"), "").unwrap();
+        check(&before, [false; 3]);
+        fs::remove_file(at("a/b/d/e/f/new")).unwrap();
+        let before = texts();
+        fs::remove_dir(at("a/bb")).unwrap();
+        check(&before, [false, false, true]);
+        fs::create_dir(at("a/bb")).unwrap();
+        // What has taken a directory's place is not that directory.
+        let before = texts();
+        fs::rename(at("a/b/d/e/f"), at("f")).unwrap();
+        symlink(at("f"), at("a/b/d/e/f")).unwrap();
+        check(&before, [false; 3]);
+    }
+}

@@ -2,7 +2,7 @@
 
 use crate::exec::{self, Exec};
 use crate::line::Line;
-use crate::outbox::{COPY_MAX, Outbox};
+use crate::outbox::{COPY_MAX, Outbox, is_port};
 use crate::pleas::Pleas;
 use crate::warm::{self, Warm};
 use alloc::vec::Vec;
@@ -12,6 +12,7 @@ use cofferdam_guest::wire::{
     Target, ToGuest,
 };
 use cofferdam_sys::reap::reap;
+use cofferdam_sys::schedule;
 use cofferdam_sys::signal::Signals;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -81,6 +82,8 @@ pub(crate) struct Guest {
     pid: Pid,
     /// The last batch was a full one.
     more_to_reap: bool,
+    /// The channel is a machine's port, and no command has written much yet.
+    may_give_way: bool,
     /// When those that have not begun were last told that a second has passed. One in which nothing could run here counts
     /// for no more than that, however long it was.
     hurried: Timespec,
@@ -91,7 +94,8 @@ impl Guest {
         let inbox = Reader::new(Side::Host, READ);
         let (outbox, execs, pleas) = (Outbox::to(channel.as_fd()), Vec::new(), Pleas::default());
         let (warm, more_to_reap, hurried) = (None, false, NOW);
-        Self { channel, inbox, outbox, signals, execs, pleas, warm, pid, more_to_reap, hurried }
+        let may_give_way = is_port(channel.as_fd());
+        Self { channel, inbox, outbox, signals, execs, pleas, warm, pid, more_to_reap, may_give_way, hurried }
     }
 
     /// Until the host is gone; what the process shall exit with.
@@ -235,15 +239,26 @@ impl Guest {
     }
 
     fn pump(&mut self, exec: usize, output: usize) {
-        for _ in 0..TURN {
+        let mut frames = 0;
+        while frames < TURN {
             let Some(exec) = self.execs.get_mut(exec) else { return };
             let Some(output) = exec.outputs.get_mut(output) else { return };
-            let moved = output.pump(exec.id, &mut self.outbox);
-            if moved.is_none_or(|count| count < COPY_MAX) {
+            let moved = output.pump(exec.id, &mut self.outbox).unwrap_or(0);
+            if moved < COPY_MAX {
                 return;
             }
+            frames += moved / COPY_MAX;
             // A failure here is found again, and acted on, at the end of the turn.
             let _ = self.flush();
+            self.give_way();
+        }
+    }
+
+    /// From the first command on that writes much, and not before: what is started then has to be told not to, one by one.
+    fn give_way(&mut self) {
+        if core::mem::take(&mut self.may_give_way) {
+            // It is as good without: what is written is taken in more turns.
+            let _ = schedule::give_way();
         }
     }
 

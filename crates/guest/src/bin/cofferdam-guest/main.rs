@@ -26,10 +26,9 @@ mod warm;
 
 use cofferdam_guest::{CHANNEL, exit};
 use cofferdam_sys::signal::Signals;
-use cofferdam_sys::{descriptor, late, schedule, spawn};
+use cofferdam_sys::{descriptor, late, spawn};
 use core::mem::ManuallyDrop;
 use guest::Guest;
-use rustix::fd::AsFd;
 use rustix::fs::OFlags;
 use rustix::io::Errno;
 use rustix::process::{DumpableBehavior, Signal, getpid};
@@ -75,10 +74,6 @@ fn prepare() -> Result<Guest, Errno> {
     // Or one command could take hold of this process, and with it of every other command's streams.
     rustix::process::set_dumpable_behavior(DumpableBehavior::NotDumpable)?;
     rustix::fs::fcntl_setfl(&channel, OFlags::NONBLOCK)?;
-    if outbox::is_port(channel.as_fd()) {
-        // It is as good without: what is written is taken in more turns.
-        let _ = schedule::give_way();
-    }
     // They come to a descriptor; what this process inherited as ignored is not for commands to inherit.
     spawn::ignore_nothing();
     let signals = Signals::listen(&SIGNALS)?;

@@ -2,7 +2,8 @@
 //! spliced: it goes from the command's pipe to the channel without passing through this process.
 //!
 //! Spliced bytes lie in a pipe of our own first, so that a header promises what is certainly there: a command
-//! can open its own output for reading and take back what it wrote.
+//! can open its own output for reading and take back what it wrote. Where nothing can be spliced, several frames are read at
+//! once: who has filled a pipe is woken for each time that something is taken from it, and takes the processor.
 
 use alloc::vec;
 use alloc::vec::Vec;
@@ -10,7 +11,7 @@ use cofferdam_guest::wire::{self, DATA_MAX, HEADER_LEN, Header, Kind, Stream};
 use rustix::buffer::spare_capacity;
 use rustix::fd::{BorrowedFd, OwnedFd};
 use rustix::fs::FileType;
-use rustix::io::Errno;
+use rustix::io::{Errno, IoSliceMut};
 use rustix::pipe::{PipeFlags, SpliceFlags, fcntl_setpipe_size, pipe_with, splice};
 use serde::Serialize;
 
@@ -18,6 +19,8 @@ use serde::Serialize;
 /// has more to say, and is spliced from then on.
 pub(crate) const COPY_MAX: usize = FRAME - HEADER_LEN;
 const FRAME: usize = 32 * 1024;
+/// So many of them are read at once from a command that has much to say.
+const FRAMES: usize = 8;
 /// As much as an ordinary user may ask for.
 pub(crate) const PIPE_SIZE: usize = 1024 * 1024;
 /// Beyond this much unsent the host is not read any more, so that it cannot make the rest grow.
@@ -37,12 +40,21 @@ struct Stage {
     held: usize,
 }
 
+/// Frames that were read at once, with their headers.
+#[derive(Default)]
+struct Block {
+    bytes: Vec<u8>,
+    sent: usize,
+    end: usize,
+}
+
 pub(crate) struct Outbox {
     /// Sent first, up to and with the header of what is staged…
     before: Vec<u8>,
     sent: usize,
-    /// …then this…
+    /// …then this, of which one has anything in it…
     stage: Option<Stage>,
+    block: Block,
     /// …then this.
     after: Vec<u8>,
     /// Neither the channel nor the kernel has refused yet.
@@ -68,6 +80,7 @@ impl Outbox {
             before: Vec::new(),
             sent: 0,
             stage: None,
+            block: Block { bytes: Vec::new(), sent: 0, end: 0 },
             after: Vec::new(),
             splices: true,
             scratch: Vec::new(),
@@ -75,7 +88,7 @@ impl Outbox {
     }
 
     fn staged(&self) -> usize {
-        self.stage.as_ref().map_or(0, |stage| stage.held)
+        self.stage.as_ref().map_or(0, |stage| stage.held) + self.block.left()
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -151,11 +164,19 @@ impl Outbox {
         read
     }
 
+    /// As `copy`, as many frames as there is something for.
+    fn copy_block(&mut self, source: &Source<'_>) -> Result<usize, Errno> {
+        match source.most / COPY_MAX {
+            0 | 1 => self.copy(source),
+            frames => self.block.read(source, frames.min(FRAMES)),
+        }
+    }
+
     /// As `copy`, by way of the stage.
     pub(crate) fn splice(&mut self, source: &Source<'_>) -> Result<usize, Errno> {
         let Some(stage) = self.splices.then(|| open_stage(&mut self.stage)).flatten() else {
             self.splices = false;
-            return self.copy(source);
+            return self.copy_block(source);
         };
         let most = source.most.min(DATA_MAX as usize);
         let count = splice(source.fd, None, &stage.into, None, most, SpliceFlags::NONBLOCK)?;
@@ -198,6 +219,9 @@ impl Outbox {
     }
 
     fn flush_stage(&mut self, channel: BorrowedFd<'_>) -> Result<(), Errno> {
+        if self.block.left() > 0 {
+            return self.block.send(channel);
+        }
         let Some(stage) = &mut self.stage else { return Ok(()) };
         match splice(&stage.from, None, channel, None, stage.held, SpliceFlags::NONBLOCK) {
             Ok(0) => Err(Errno::IO),
@@ -217,6 +241,36 @@ impl Outbox {
             }
             Err(errno) => Err(errno),
         }
+    }
+}
+
+impl Block {
+    const fn left(&self) -> usize {
+        self.end - self.sent
+    }
+
+    fn read(&mut self, source: &Source<'_>, frames: usize) -> Result<usize, Errno> {
+        if self.bytes.is_empty() {
+            self.bytes = vec![0; FRAMES * FRAME];
+        }
+        let places =
+            self.bytes.chunks_mut(FRAME).take(frames).filter_map(|frame| frame.get_mut(HEADER_LEN..));
+        let mut places: Vec<IoSliceMut<'_>> = places.map(IoSliceMut::new).collect();
+        let count = rustix::io::readv(source.fd, &mut places)?;
+        let used = count.div_ceil(COPY_MAX);
+        for (number, frame) in self.bytes.chunks_mut(FRAME).take(used).enumerate() {
+            if let Some(place) = frame.first_chunk_mut() {
+                *place = header(source, (count - number * COPY_MAX).min(COPY_MAX));
+            }
+        }
+        (self.sent, self.end) = (0, count + used * HEADER_LEN);
+        Ok(count)
+    }
+
+    fn send(&mut self, channel: BorrowedFd<'_>) -> Result<(), Errno> {
+        let rest = self.bytes.get(self.sent..self.end).unwrap_or_default();
+        self.sent += rustix::io::write(channel, rest)?;
+        Ok(())
     }
 }
 
@@ -267,15 +321,14 @@ mod tests {
 
     /// Sends 200 KB by splicing, with a message between any two frames; `channel` takes what it takes, and
     /// `read` fetches all that has come.
-    fn check(channel: BorrowedFd<'_>, mut read: impl FnMut(&mut Vec<u8>)) {
+    fn check(mut outbox: Outbox, most: usize, channel: BorrowedFd<'_>, mut read: impl FnMut(&mut Vec<u8>)) {
         let bytes: Vec<u8> = (0..200_000_u32).map(|i| (i.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
         let (from, into) = pipe_with(PipeFlags::NONBLOCK).unwrap();
         fcntl_setpipe_size(&into, PIPE_SIZE).unwrap();
         std::fs::File::from(into).write_all(&bytes).unwrap();
-        let mut outbox = Outbox::new();
         let (mut received, mut frames) = (Vec::new(), 0);
         loop {
-            let source = Source { fd: from.as_fd(), id: 1, stream: Stream::Stdout, most: 50_000 };
+            let source = Source { fd: from.as_fd(), id: 1, stream: Stream::Stdout, most };
             match outbox.takes_output().then(|| outbox.splice(&source)) {
                 Some(Ok(0)) => break,
                 Some(moved) => {
@@ -302,7 +355,7 @@ mod tests {
         let (ours, mut theirs) = UnixStream::pair().unwrap();
         ours.set_nonblocking(true).unwrap();
         theirs.set_nonblocking(true).unwrap();
-        check(ours.as_fd(), |received| _ = theirs.read_to_end(received));
+        check(Outbox::new(), 50_000, ours.as_fd(), |received| _ = theirs.read_to_end(received));
     }
 
     #[test]
@@ -329,6 +382,19 @@ mod tests {
         // A file that is only appended to takes no splices.
         let mut file = tempfile::NamedTempFile::new().unwrap();
         let channel = std::fs::OpenOptions::new().append(true).open(file.path()).unwrap();
-        check(channel.as_fd(), |received| _ = file.read_to_end(received));
+        check(Outbox::new(), 50_000, channel.as_fd(), |received| _ = file.read_to_end(received));
+    }
+
+    #[test]
+    fn and_where_several_frames_are_read_at_once() {
+        for most in [COPY_MAX, 2 * COPY_MAX - 1, 2 * COPY_MAX, 70_000, 300_000, 1 << 20] {
+            let (ours, mut theirs) = UnixStream::pair().unwrap();
+            ours.set_nonblocking(true).unwrap();
+            theirs.set_nonblocking(true).unwrap();
+            // It takes a little at a time, so that a block is sent in parts.
+            rustix::net::sockopt::set_socket_send_buffer_size(&ours, 8192).unwrap();
+            let outbox = Outbox { splices: false, ..Outbox::new() };
+            check(outbox, most, ours.as_fd(), |received| _ = theirs.read_to_end(received));
+        }
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::outbox::{COPY_MAX, Outbox, PIPE_SIZE, Source};
 use alloc::vec::Vec;
-use cofferdam_guest::wire::{DATA_MAX, Kind, Stream, WINDOW, Window};
+use cofferdam_guest::wire::{Kind, Stream, WINDOW, Window};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::io::Errno;
 use rustix::termios::{LocalModes, SpecialCodeIndex, tcgetattr};
@@ -187,7 +187,7 @@ impl Output {
         if !self.may_send() || !outbox.takes_output() {
             return None;
         }
-        let most = (self.credit.min(DATA_MAX) as usize).min(self.left.unwrap_or(usize::MAX));
+        let most = (self.credit as usize).min(self.left.unwrap_or(usize::MAX));
         let source = Source { fd: self.fd.as_fd(), id, stream: self.stream, most };
         let moved = if self.splices { outbox.splice(&source) } else { outbox.copy(&source) };
         match moved {
