@@ -11,7 +11,6 @@ use cofferdam_model::{Profile, Syscalls};
 use cofferdam_runtime::SandboxSpec;
 use cofferdam_sys::boot::{Access, Given, Op, Resource};
 use cofferdam_sys::{capability, landlock};
-use std::sync::Arc;
 
 /// What root inside a box may do, within its own user namespace.
 const BOX_CAPABILITIES: u64 = capability::CHOWN
@@ -80,7 +79,7 @@ pub(crate) fn decided(
         groups: m.groups.entrances(m.born_in_group),
         landlock: landlock::version(),
         nested: m.spec.nested,
-        seccomp: filtered.then(|| (Arc::new(filter::program(choice)), choice.notify)),
+        seccomp: filtered.then(|| (filter::program(choice), choice.notify)),
         files: &m.files,
         // The doors of a place that was kept are served already: nobody knocks at them again.
         network: m.network.as_ref().filter(|_| !another),

@@ -412,7 +412,7 @@ mod tests {
             groups: vec!["/cg/pids/s/tasks".into()],
             landlock: Some(7),
             nested: false,
-            seccomp: Some((Arc::new(crate::filter::program(Default::default())), true)),
+            seccomp: Some((crate::filter::program(Default::default()), true)),
             files: &[],
             network,
             inherited: Inherited { channel: 5, image: 6, sealed: false },
