@@ -72,7 +72,7 @@ pub(crate) fn decided(
         room: m.room,
         scratch: scratch(m),
         ahead: m.ahead,
-        idmapped: m.given.id_map.is_some(),
+        idmapped: m.ids.translate(),
         rlimits: rlimits(m),
         guest: Access { uid, gid, drop_groups: users.way != Way::Single },
         keep_capabilities: if in_box { BOX_CAPABILITIES } else { 0 },
@@ -95,7 +95,7 @@ pub(crate) fn confine(m: &mut Making) -> Result<(), Failure> {
         return Ok(());
     }
     let last = decided(m, true, plan::confinement)?;
-    supervise::tell(m, |launched, _| launched.perform(last, &Given::default()))
+    supervise::tell(m, |launched, _| launched.perform(last, Given::default()))
 }
 
 /// Decides what the sandbox shows, and lets the child go on.
@@ -110,5 +110,5 @@ pub(crate) fn hand_over(m: &mut Making) -> Result<(), Failure> {
     if users.way == Way::Range && !matches!(m.room, Room::Another { .. }) {
         users.write_maps(launched.pid().as_raw_nonzero().get())?;
     }
-    supervise::tell(m, |launched, m| launched.perform(rest, &m.given))
+    supervise::tell(m, |launched, m| launched.perform(rest, m.ids.given()))
 }
