@@ -2,7 +2,7 @@
 //! anything is known of its session.
 
 use crate::Channels;
-use crate::cgroup::{self, Groups, Wanted, hierarchies_of};
+use crate::cgroup::{self, Groups, Wanted};
 use crate::create::{Failure, Making};
 use crate::explain::explain_launch;
 use crate::limits;
@@ -114,8 +114,7 @@ impl Cradle {
         let now = SystemTime::UNIX_EPOCH.elapsed().ok()?;
         let session = SessionId::new(now.as_millis() as u64, u64::from_le_bytes(random));
         let wanted = limits::resolve(&Limits::default(), LayerPlace::Memory, false).cgroup;
-        let found = hierarchies_of(&wanted.controllers().collect::<Vec<_>>());
-        let groups = Groups::place(&found, &group_name(&session), &wanted);
+        let groups = Groups::place(&group_name(&session), &wanted);
         Some(Self { session, groups, wanted })
     }
 }

@@ -315,6 +315,7 @@ pub(crate) fn make_groups(m: &mut Making) -> Result<(), Failure> {
     }
     let fix = "run `cofferdam doctor` to see what this host lacks";
     if let Err(what) = m.groups.make(&m.limits.cgroup) {
+        cgroup::look_again();
         remove_groups(m);
         return Err(RuntimeError::Refused { what, fix: fix.into() }.into());
     }
