@@ -306,7 +306,7 @@ impl Engine {
     }
 
     fn open_trace(&self, trace: &Path, start: &Body, durable: bool) -> Result<Recorder, EngineError> {
-        let key = Arc::new(self.home.signing_key()?);
+        let key = self.home.kept_signing_key()?;
         let writer = Writer::create_from(&self.home.spare_trace(), trace, key, Options { durable })?;
         let recorder = Recorder::new(writer);
         recorder.append(None, start)?;

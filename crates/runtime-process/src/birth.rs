@@ -2,7 +2,7 @@
 //! anything is known of its session.
 
 use crate::Channels;
-use crate::cgroup::{self, Groups, Wanted, hierarchies_of};
+use crate::cgroup::{self, Groups, Wanted};
 use crate::create::{Failure, Making};
 use crate::explain::explain_launch;
 use crate::limits;
@@ -114,8 +114,7 @@ impl Cradle {
         let now = SystemTime::UNIX_EPOCH.elapsed().ok()?;
         let session = SessionId::new(now.as_millis() as u64, u64::from_le_bytes(random));
         let wanted = limits::resolve(&Limits::default(), LayerPlace::Memory, false).cgroup;
-        let found = hierarchies_of(&wanted.controllers().collect::<Vec<_>>());
-        let groups = Groups::place(&found, &group_name(&session), &wanted);
+        let groups = Groups::place(&group_name(&session), &wanted);
         Some(Self { session, groups, wanted })
     }
 }
@@ -166,7 +165,7 @@ fn born(
     namespaces: UnshareFlags,
     cgroup: Option<BorrowedFd<'_>>,
     within: Option<BorrowedFd<'_>>,
-    first: Vec<Op>,
+    mut first: Vec<Op>,
     keep: &[RawFd],
     (given_channel, given_image): (&mut Option<Channels>, &Option<Arc<OwnedFd>>),
 ) -> Result<Born, Failure> {
@@ -186,10 +185,13 @@ fn born(
     };
     let image = image.map_err(|errno| explain_launch("guest image", errno))?;
     let (theirs, image) = (wait::out_of_the_way(theirs)?, wait::out_of_the_way(image)?);
+    if given_image.is_none() {
+        // The child would only wait for us now, who decide what comes next.
+        first.push(Op::FillImage { image: image.as_raw_fd(), program: guest_program() });
+    }
     let keep = [keep, &[theirs.as_raw_fd(), image.as_raw_fd()]].concat();
     let birth = Birth { namespaces, cgroup, within, keep: &keep };
     let launched = boot::launch(&birth, first).map_err(|errno| explain_launch("new namespaces", errno))?;
-    let sealed = given_image.is_some();
-    let inherited = Inherited { channel: theirs.as_raw_fd(), image: image.as_raw_fd(), sealed };
+    let inherited = Inherited { channel: theirs.as_raw_fd(), image: image.as_raw_fd() };
     Ok(Born { launched, inherited, channel })
 }

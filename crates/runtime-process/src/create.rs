@@ -3,6 +3,7 @@
 use crate::birth::{self, Early};
 use crate::cgroup::{self, Groups};
 use crate::decide;
+use crate::ids::Ids;
 use crate::late;
 use crate::layer::{self, Layer};
 use crate::layout::{self, Layout};
@@ -25,7 +26,6 @@ use cofferdam_runtime::{
     Begun, Doors, Injected, Network, Recipe, RuntimeError, Sandbox, SandboxSpec, Standing, Step, Waits,
 };
 use cofferdam_sys::boot::{Given, Launched, Op};
-use cofferdam_sys::idmap;
 use rustix::process::{Signal, WaitId, WaitIdOptions};
 use std::collections::VecDeque;
 use std::os::fd::{AsFd, OwnedFd};
@@ -48,9 +48,7 @@ pub(crate) struct Making {
     pub(crate) network: Option<network::Wanted>,
     pub(crate) files: Vec<Placed>,
     pub(crate) groups: Groups,
-    pub(crate) given: Given,
-    /// Helpers that are not needed any more and not yet waited for.
-    holders: Vec<idmap::Holder>,
+    pub(crate) ids: Ids,
     pub(crate) born_in_group: bool,
     /// Born before anything was known of the session, and not yet taken.
     pub(crate) early: Option<Early>,
@@ -67,8 +65,6 @@ pub(crate) struct Making {
     pub(crate) ahead: Option<Scratch>,
     /// Its guest runs, and waits to be somebody's.
     pub(crate) waiting: Option<Waiting>,
-    /// Whose work dirs the id map is for that was made ahead.
-    mapped: Option<(u32, u32)>,
     pub(crate) began: layer::Began,
     /// What was done to the image's files before, the upper ones first.
     pub(crate) system: Vec<PathBuf>,
@@ -114,7 +110,7 @@ fn nothing(_: &mut Making) {}
 
 /// The child makes its namespaces while we look around: the two take about as long.
 pub(crate) const RECIPE: Recipe<Making, Failure> = Recipe(&[
-    Step { name: "users", run: choose_users, undo: |m| m.users = None },
+    Step { name: "users", run: choose_users, undo: leave_users },
     Step { name: "cgroup-to-be-born-in", run: make_unified_group, undo: remove_groups },
     Step { name: LAUNCH, run: launch, undo: end },
     Step { name: "limits", run: place_groups, undo: nothing },
@@ -160,8 +156,7 @@ pub(crate) fn begin(
         network: None,
         files: Vec::new(),
         groups: Groups::default(),
-        given: Given::default(),
-        holders: Vec::new(),
+        ids: Ids::default(),
         born_in_group: false,
         early,
         owed: Vec::new(),
@@ -172,7 +167,6 @@ pub(crate) fn begin(
         room: Room::Only,
         ahead: None,
         waiting: None,
-        mapped: None,
         began: layer::Began::default(),
         system: Vec::new(),
         channel: None,
@@ -214,9 +208,9 @@ impl Begun for Beginning {
         meanwhile();
         let standing = standing.run_to(Some(GROUPS)).map_err(told)?;
         // They end while the child goes on.
-        standing.context.holders.iter().for_each(idmap::Holder::dismiss);
+        standing.context.ids.dismiss();
         let mut standing = standing.run_to(None).map_err(told)?;
-        standing.context.holders.clear();
+        standing.context.ids.wait();
         Ok(Box::new(ProcessSandbox::new(standing)))
     }
 }
@@ -235,6 +229,14 @@ fn choose_users(m: &mut Making) -> Result<(), Failure> {
     let slot = m.spec.base.since.and_then(|since| since.ids);
     m.users = Some(users::choose(m.spec.users, m.spec.profile, &m.spec.ranges, slot)?);
     late::bind(m)
+}
+
+/// The last of all that is undone: whoever was in a pid namespace has gone with it.
+fn leave_users(m: &mut Making) {
+    if m.without.is_empty() {
+        m.ids.give_back();
+    }
+    m.users = None;
 }
 
 pub(crate) fn chosen(m: &Making) -> Result<(&Users, &Layout), Failure> {
@@ -258,24 +260,10 @@ fn look_around(m: &mut Making) -> Result<(), Failure> {
 
 /// Makes the namespaces by which root's sandboxes map ids, where they are not there already.
 pub(crate) fn map_ids(m: &mut Making, owner: (u32, u32)) -> Result<(), Failure> {
-    let Some(users) = m.users.as_ref().filter(|users| users.way == Way::Root) else { return Ok(()) };
-    if m.given.user_namespace.is_none() {
-        let (of_sandbox, holder) = users.namespace()?;
-        m.given.user_namespace = Some(of_sandbox);
-        m.holders.push(holder);
+    match &m.users {
+        Some(users) => Ok(m.ids.map(users, owner)?),
+        None => Ok(()),
     }
-    // Where its owner is the inside's user already, there is nothing to translate, whatever was made ahead.
-    if owner == (users.host_uid, users.host_gid) {
-        (m.given.id_map, m.mapped) = (None, None);
-    } else if m.mapped != Some(owner) {
-        let (uid_map, gid_map) = users.idmap_for(owner);
-        let (of_workdir, holder) = idmap::namespace(&uid_map, &gid_map)
-            .map_err(RuntimeError::io("make the id map of the work dir"))?;
-        m.given.id_map = Some(of_workdir);
-        m.holders.push(holder);
-        m.mapped = Some(owner);
-    }
-    Ok(())
 }
 
 /// Whose the layer's directories are, where that is not us.
@@ -327,6 +315,7 @@ pub(crate) fn make_groups(m: &mut Making) -> Result<(), Failure> {
     }
     let fix = "run `cofferdam doctor` to see what this host lacks";
     if let Err(what) = m.groups.make(&m.limits.cgroup) {
+        cgroup::look_again();
         remove_groups(m);
         return Err(RuntimeError::Refused { what, fix: fix.into() }.into());
     }
@@ -373,7 +362,7 @@ fn launch(m: &mut Making) -> Result<(), Failure> {
         let own = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
         map_ids(m, own)?;
         // It may be long before anyone comes.
-        m.holders.clear();
+        m.ids.wait();
     }
     Ok(())
 }
@@ -391,7 +380,7 @@ fn furnish(m: &mut Making) -> Result<(), Failure> {
     let mut ops = std::mem::take(&mut m.owed);
     ops.reserve(100);
     plan::skeleton(&Skeleton { layout: &layout, users, staging: &m.spec.staging, scratch }, &mut ops);
-    supervise::tell(m, |launched, _| launched.perform(ops, &Given::default()))?;
+    supervise::tell(m, |launched, _| launched.perform(ops, Given::default()))?;
     m.ahead = Some(scratch);
     // One that waits may wait for long.
     m.host = (!m.spec.ahead).then_some(host);

@@ -11,7 +11,6 @@ use cofferdam_model::{Profile, Syscalls};
 use cofferdam_runtime::SandboxSpec;
 use cofferdam_sys::boot::{Access, Given, Op, Resource};
 use cofferdam_sys::{capability, landlock};
-use std::sync::Arc;
 
 /// What root inside a box may do, within its own user namespace.
 const BOX_CAPABILITIES: u64 = capability::CHOWN
@@ -73,14 +72,14 @@ pub(crate) fn decided(
         room: m.room,
         scratch: scratch(m),
         ahead: m.ahead,
-        idmapped: m.given.id_map.is_some(),
+        idmapped: m.ids.translate(),
         rlimits: rlimits(m),
         guest: Access { uid, gid, drop_groups: users.way != Way::Single },
         keep_capabilities: if in_box { BOX_CAPABILITIES } else { 0 },
         groups: m.groups.entrances(m.born_in_group),
         landlock: landlock::version(),
         nested: m.spec.nested,
-        seccomp: filtered.then(|| (Arc::new(filter::program(choice)), choice.notify)),
+        seccomp: filtered.then(|| (filter::program(choice), choice.notify)),
         files: &m.files,
         // The doors of a place that was kept are served already: nobody knocks at them again.
         network: m.network.as_ref().filter(|_| !another),
@@ -96,7 +95,7 @@ pub(crate) fn confine(m: &mut Making) -> Result<(), Failure> {
         return Ok(());
     }
     let last = decided(m, true, plan::confinement)?;
-    supervise::tell(m, |launched, _| launched.perform(last, &Given::default()))
+    supervise::tell(m, |launched, _| launched.perform(last, Given::default()))
 }
 
 /// Decides what the sandbox shows, and lets the child go on.
@@ -111,5 +110,5 @@ pub(crate) fn hand_over(m: &mut Making) -> Result<(), Failure> {
     if users.way == Way::Range && !matches!(m.room, Room::Another { .. }) {
         users.write_maps(launched.pid().as_raw_nonzero().get())?;
     }
-    supervise::tell(m, |launched, m| launched.perform(rest, &m.given))
+    supervise::tell(m, |launched, m| launched.perform(rest, m.ids.given()))
 }

@@ -8,6 +8,7 @@ use crate::watched;
 use cofferdam_model::BlockedAttempt;
 use cofferdam_sys::seccomp::{Check, Program, Rule, Verdict, compile};
 use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
 
 const NO_SUCH_CALL: Verdict = Verdict::Refuse(libc::ENOSYS as u16);
 
@@ -72,9 +73,17 @@ fn told(rule: &mut Rule) {
     };
 }
 
-pub(crate) fn program(choice: Choice) -> Program {
+/// Compiled once: nearly all sandboxes of a process make the same choice.
+pub(crate) fn program(choice: Choice) -> Arc<Program> {
+    static COMPILED: Mutex<Vec<(Choice, Arc<Program>)>> = Mutex::new(Vec::new());
+    let mut compiled = COMPILED.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some((_, program)) = compiled.iter().find(|(made, _)| *made == choice) {
+        return program.clone();
+    }
     let rules: Vec<(u32, Rule)> = rules(choice).into_iter().collect();
-    compile(&rules, NO_SUCH_CALL, choice.notify)
+    let program = Arc::new(compile(&rules, NO_SUCH_CALL, choice.notify));
+    compiled.push((choice, program.clone()));
+    program
 }
 
 /// The name of a refused call and why it is refused, for its event.

@@ -1,7 +1,7 @@
 //! What is bound to a sandbox after its namespaces have been begun: whose it is, its limits, mounts, files and the
 //! work dir. A prepared one is given all of it at once, and is then the same as one that was made for it.
 
-use crate::cgroup::{Groups, hierarchies_of};
+use crate::cgroup::Groups;
 use crate::create::{Failure, Making};
 use crate::users::Way;
 use crate::{layer, limits, network, rooted, shown, wait};
@@ -37,10 +37,7 @@ pub(crate) fn place_groups(m: &mut Making) -> Result<(), Failure> {
     let placed = m.early.as_mut().and_then(|early| early.groups_for(&m.group, &m.limits.cgroup));
     // One that was born into another group goes, with that: it may have the place of the one that is wanted.
     m.early.take_if(|early| early.session().is_some());
-    m.groups = placed.unwrap_or_else(|| {
-        let found = hierarchies_of(&m.limits.cgroup.controllers().collect::<Vec<_>>());
-        Groups::place(&found, &m.group, &m.limits.cgroup)
-    });
+    m.groups = placed.unwrap_or_else(|| Groups::place(&m.group, &m.limits.cgroup));
     let demanded = [("memory", m.spec.limits.memory.is_some()), ("cpu", wants_cpu(m))];
     let accepts = m.spec.accept.contains(&Weakness::Rlimits);
     for (controller, reason) in &m.groups.missing {

@@ -1,5 +1,6 @@
 //! Looks at the host once and writes down what the inside will consist of. After this nothing is looked up.
 
+mod kept;
 mod own;
 
 use crate::hidden::Hidden;
@@ -9,6 +10,7 @@ use crate::users::{Users, Way};
 use crate::view::{ETC_MASKED, PROC_MASKED, PROC_READ_ONLY, SYSTEM, TOOLCHAINS, VAR};
 use cofferdam_model::{Mount, Profile};
 use cofferdam_runtime::{Root, RuntimeError, SandboxSpec};
+use kept::Kept;
 pub(crate) use own::over;
 use own::{Own, own};
 use std::collections::BTreeSet;
@@ -361,6 +363,12 @@ fn is_system(top: &Path) -> bool {
 
 /// Users and groups as the inside shall know them: its own, and the host's system accounts by name.
 fn accounts(home: &Path) -> (Vec<u8>, Vec<u8>) {
+    static KEPT: Kept<PathBuf, (Vec<u8>, Vec<u8>), 3> = Kept::new();
+    let files = ["/etc/passwd", "/etc/group", "/bin/bash"].map(Path::new);
+    KEPT.get(home.to_owned(), files, || accounts_as_they_are(home))
+}
+
+fn accounts_as_they_are(home: &Path) -> (Vec<u8>, Vec<u8>) {
     let shell = if Path::new("/bin/bash").exists() { "/bin/bash" } else { "/bin/sh" };
     let mut passwd =
         format!("root:x:0:0:root:/root:{shell}\nuser:x:1000:1000:user:{}:{shell}\n", home.display());
@@ -382,7 +390,12 @@ fn accounts(home: &Path) -> (Vec<u8>, Vec<u8>) {
 
 /// Name and address for commits. The rest of the file may hold tokens, so it stays out.
 fn git_identity(home: &Path) -> Option<Vec<u8>> {
-    let text = fs::read_to_string(home.join(".gitconfig")).ok()?;
+    static KEPT: Kept<PathBuf, Option<Vec<u8>>, 1> = Kept::new();
+    let file = home.join(".gitconfig");
+    KEPT.get(file.clone(), [&file], || identity(&fs::read_to_string(&file).ok()?))
+}
+
+fn identity(text: &str) -> Option<Vec<u8>> {
     let mut in_user = false;
     let mut kept = String::from("[user]\n");
     for line in text.lines().map(str::trim) {

@@ -14,6 +14,7 @@ mod elsewhere;
 mod explain;
 mod filter;
 mod hidden;
+mod ids;
 mod late;
 pub mod layer;
 mod layout;

@@ -9,7 +9,6 @@ use crate::layout::Layout;
 use crate::network;
 use crate::shown::{self, Placed};
 use crate::users::{Users, Way};
-use cofferdam_runtime::guest_program;
 use cofferdam_sys::boot::{Access, Kept, Op, Resource};
 use cofferdam_sys::landlock::{Grant, Ruleset};
 use cofferdam_sys::late::Binding;
@@ -85,8 +84,6 @@ pub(crate) enum Room {
 pub(crate) struct Inherited {
     pub(crate) channel: RawFd,
     pub(crate) image: RawFd,
-    /// It holds the guest already.
-    pub(crate) sealed: bool,
 }
 
 /// The one memory file system that holds everything writable but the work dir's layer.
@@ -262,9 +259,6 @@ fn binding(d: &Decided<'_>) -> Binding {
 
 /// As late as the host's files can be named: the supervisor makes the groups meanwhile.
 fn join_groups(d: &Decided<'_>, ops: &mut Vec<Op>) {
-    if !d.inherited.sealed {
-        ops.push(Op::FillImage { image: d.inherited.image, program: guest_program() });
-    }
     if !d.groups.is_empty() {
         ops.push(Op::AwaitSupervisor);
         ops.extend(d.groups.iter().map(|entrance| Op::JoinGroup { tasks: c(entrance) }));
@@ -412,10 +406,10 @@ mod tests {
             groups: vec!["/cg/pids/s/tasks".into()],
             landlock: Some(7),
             nested: false,
-            seccomp: Some((Arc::new(crate::filter::program(Default::default())), true)),
+            seccomp: Some((crate::filter::program(Default::default()), true)),
             files: &[],
             network,
-            inherited: Inherited { channel: 5, image: 6, sealed: false },
+            inherited: Inherited { channel: 5, image: 6 },
             without: &without,
             kvm: None,
         };

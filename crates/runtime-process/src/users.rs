@@ -7,7 +7,6 @@
 
 use cofferdam_model::{Profile, UserMode};
 use cofferdam_runtime::RuntimeError;
-use cofferdam_sys::idmap::{self, Holder};
 use rustix::fs::{FlockOperation, Mode, OFlags};
 use std::collections::BTreeSet;
 use std::fs;
@@ -273,12 +272,6 @@ pub(crate) fn user_name(uid: u32) -> Option<String> {
 }
 
 impl Users {
-    /// Makes the namespace that a sandbox of root's will join.
-    pub(crate) fn namespace(&self) -> Result<(OwnedFd, Holder), RuntimeError> {
-        idmap::namespace(&self.uid_map, &self.gid_map)
-            .map_err(RuntimeError::io("make the sandbox's user namespace"))
-    }
-
     /// The supervisor's part for a child that waits for its maps: only in range mode, where a tool has the right.
     pub(crate) fn write_maps(&self, pid: i32) -> Result<(), RuntimeError> {
         run_map_tool("newuidmap", pid, &self.uid_map)?;

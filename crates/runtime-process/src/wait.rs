@@ -61,7 +61,7 @@ pub(crate) fn go_ahead(m: &mut Making) -> Result<(), Failure> {
     create::place_groups(m)?;
     let ops = decide::decided(m, true, plan::ahead)?;
     let Some(launched) = &m.launched else { return chosen(m).map(drop) };
-    launched.perform(ops, &m.given).map_err(hearing)?;
+    launched.perform(ops, m.ids.given()).map_err(hearing)?;
     create::make_groups(m)?;
     supervise::until_it_waits(m)?;
     m.waiting = Some(attend(m)?);
@@ -144,7 +144,7 @@ pub(crate) fn bind(m: &mut Making) -> Result<(), Failure> {
     let (room, socket) = (waiting.room.as_raw_fd(), guest.socket().as_raw_fd());
     // It is under its filter already.
     let ops = decide::decided(m, false, |d| plan::late(d, room, socket))?;
-    waiting.steward.perform(ops, &m.given).map_err(hearing)?;
+    waiting.steward.perform(ops, m.ids.given()).map_err(hearing)?;
     m.waiting.iter_mut().for_each(|waiting| waiting.told = true);
     Ok(())
 }

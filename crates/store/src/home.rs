@@ -2,12 +2,14 @@
 //!
 //! Opening it is one look at its owner and mode. Nothing in it is made before it is needed.
 
+use crate::keys::KeptKey;
 use cofferdam_model::SessionId;
 use std::ffi::OsString;
 use std::fs::{self, DirBuilder};
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 #[derive(Debug, thiserror::Error)]
 pub enum HomeError {
@@ -41,6 +43,8 @@ pub fn default_home(env: impl Fn(&str) -> Option<OsString>) -> Result<PathBuf, H
 #[derive(Debug, Clone)]
 pub struct Home {
     root: PathBuf,
+    /// The signing key, once it was read.
+    pub(crate) key: Arc<KeptKey>,
 }
 
 impl Home {
@@ -61,7 +65,7 @@ impl Home {
         if mode & 0o022 != 0 {
             return Err(HomeError::Shared { path: root, mode });
         }
-        Ok(Self { root })
+        Ok(Self { root, key: Arc::default() })
     }
 
     pub fn path(&self) -> &Path {

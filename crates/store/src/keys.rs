@@ -7,10 +7,12 @@ use crate::Home;
 use crate::home::in_dir;
 use cofferdam_seal::{KeyError, Keyring, PublicKey, SigningKey, seed_to_pem};
 use rustix::rand::{GetRandomFlags, getrandom};
+use std::fmt;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Write};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
 use zeroize::Zeroizing;
 
 /// More than any PEM file of one key with its comments.
@@ -34,6 +36,40 @@ pub enum KeyStoreError {
     Random(#[source] io::Error),
 }
 
+/// By what a key file is known to be the one that was read: whose it is and who may read it are part of that.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Stamp {
+    file: (u64, u64),
+    owner: u32,
+    mode: u32,
+    size: u64,
+    modified: (i64, i64),
+    changed: (i64, i64),
+}
+
+impl Stamp {
+    fn of(meta: &fs::Metadata) -> Self {
+        Self {
+            file: (meta.dev(), meta.ino()),
+            owner: meta.uid(),
+            mode: meta.mode(),
+            size: meta.size(),
+            modified: (meta.mtime(), meta.mtime_nsec()),
+            changed: (meta.ctime(), meta.ctime_nsec()),
+        }
+    }
+}
+
+/// A key that was read, and the file that it was read from.
+#[derive(Default)]
+pub(crate) struct KeptKey(Mutex<Option<(Stamp, Arc<SigningKey>)>>);
+
+impl fmt::Debug for KeptKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("KeptKey")
+    }
+}
+
 /// What a rotation did.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Rotated {
@@ -53,6 +89,19 @@ impl Home {
             Some(key) => Ok(key),
             None => self.install_new_key(),
         }
+    }
+
+    /// The same for who signs many traces: read again only when its file is another one, or was changed.
+    pub fn kept_signing_key(&self) -> Result<Arc<SigningKey>, KeyStoreError> {
+        let stamp = fs::metadata(self.signing_key_file()).ok().map(|meta| Stamp::of(&meta));
+        let mut kept = self.key.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((_, key)) = kept.as_ref().filter(|(of, _)| Some(*of) == stamp) {
+            return Ok(key.clone());
+        }
+        // Looked at before it is read: what changes in between is read again the next time.
+        let key = Arc::new(self.signing_key()?);
+        *kept = stamp.map(|stamp| (stamp, key.clone()));
+        Ok(key)
     }
 
     /// Every key whose traces are believed: the signing key, those it replaced, and those added by hand.
@@ -222,6 +271,21 @@ mod tests {
         assert!([first, second.new, third.new].iter().all(|key| ring.get(&key.id()).is_some()));
         let note = fs::read_to_string(home.trusted_dir().join(format!("{}.pem", first.id()))).unwrap();
         assert!(note.contains("# signed here until 2"), "{note}");
+    }
+
+    #[test]
+    fn a_key_that_is_kept_is_the_one_that_is_there() {
+        let (_dir, home) = home();
+        home.signing_key().unwrap();
+        let first = home.kept_signing_key().unwrap();
+        assert!(Arc::ptr_eq(&first, &home.clone().kept_signing_key().unwrap()), "read once");
+        let new = home.rotate_key().unwrap().new;
+        assert_eq!(home.kept_signing_key().unwrap().public(), &new);
+        let exposed = fs::Permissions::from_mode(0o640);
+        fs::set_permissions(home.signing_key_file(), exposed).unwrap();
+        assert!(matches!(home.kept_signing_key(), Err(KeyStoreError::Exposed { mode: 0o640, .. })));
+        fs::remove_file(home.signing_key_file()).unwrap();
+        assert_ne!(home.kept_signing_key().unwrap().public(), &new, "another is made");
     }
 
     #[test]

@@ -20,6 +20,7 @@ mod errand;
 mod exec;
 mod find;
 mod furnish;
+mod hands;
 mod holder;
 mod hours;
 mod house;

@@ -197,10 +197,8 @@ impl Supervisor {
     pub(super) fn refill(self: &Arc<Self>) {
         for kind in self.pool.missing() {
             let this = self.clone();
-            let thread = std::thread::Builder::new().name("session".into()).spawn(move || this.prepare(kind));
-            match thread {
-                Ok(thread) => self.keep(thread),
-                Err(_) => self.pool.arrived(kind, None),
+            if self.employ(move || this.prepare(kind)).is_err() {
+                self.pool.arrived(kind, None);
             }
         }
     }

@@ -1,6 +1,7 @@
 //! The process that holds a user's sessions: takes orders for new ones, gives each a thread, and goes when there
 //! is nothing left to hold.
 
+use super::hands::Hands;
 use super::holder::{self, Opened};
 use super::mail::Letter;
 use super::operator::Operator;
@@ -64,6 +65,7 @@ pub(super) struct Supervisor {
     pub(super) engine: Engine,
     pub(super) shelf: Shelf,
     pub(super) pool: Pool,
+    pub(super) hands: Hands,
     books: Mutex<Books>,
     pub(super) log: Log,
 }
@@ -96,8 +98,8 @@ impl Engine {
         let shelf = Shelf::new(self.home.clone());
         shelf.sweep();
         self.reap_marks();
-        let (pool, books) = (Pool::default(), Mutex::default());
-        let supervisor = Arc::new(Supervisor { engine, shelf, pool, books, log });
+        let (pool, hands, books) = (Pool::default(), Hands::default(), Mutex::default());
+        let supervisor = Arc::new(Supervisor { engine, shelf, pool, hands, books, log });
         let dir = self.home.live_dir().map_err(failed)?;
         let control = Control::open_at(&dir, SOCKET, Arc::new(supervisor.clone())).map_err(failed)?;
         match pool::read_size(self) {
@@ -173,13 +175,17 @@ impl Supervisor {
         }
     }
 
-    pub(super) fn keep(&self, thread: JoinHandle<()>) {
-        self.books().threads.push(thread);
+    /// Has one of our threads do this.
+    pub(super) fn employ(&self, job: impl FnOnce() + Send + 'static) -> std::io::Result<()> {
+        let new = self.hands.give(Box::new(job))?;
+        self.books().threads.extend(new);
+        Ok(())
     }
 
     /// Ends every session in good order.
     pub(super) fn leave(&self) {
         self.pool.clear();
+        self.hands.close();
         let mut books = self.books();
         books.closing = true;
         for mailbox in books.sessions.values() {
@@ -232,9 +238,9 @@ impl Supervisor {
             // It waits for nothing else, and for this once.
             Some(to) => match to.send(order) {
                 Ok(()) => Ok(()),
-                Err(SendError(order)) => self.start(order),
+                Err(SendError(order)) => self.employ(move || order(None)),
             },
-            None => self.start(order),
+            None => self.employ(move || order(None)),
         };
         if let Err(source) = started {
             name.iter().for_each(|name| _ = self.books().names.remove(name));
@@ -244,13 +250,6 @@ impl Supervisor {
         // Whoever has claimed one goes first.
         self.refill();
         result.map(|opened| opened.session)
-    }
-
-    /// On a thread of its own, which has prepared nothing.
-    fn start(self: &Arc<Self>, order: Order) -> std::io::Result<()> {
-        let thread = std::thread::Builder::new().name("session".into()).spawn(move || order(None))?;
-        self.keep(thread);
-        Ok(())
     }
 
     /// All of a session, on its own thread.

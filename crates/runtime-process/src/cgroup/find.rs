@@ -4,6 +4,7 @@ use super::{Controller, Version, v2};
 use crate::procfs;
 use rustix::fs::{Access, CWD};
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// What was found. Parents are directories in which a session's group can be made.
 #[derive(Debug, Clone, Default)]
@@ -22,14 +23,42 @@ const ALL: [Controller; 5] =
     [Controller::Memory, Controller::Pids, Controller::Cpu, Controller::Freezer, Controller::Account];
 
 pub(crate) fn hierarchies() -> Hierarchies {
-    hierarchies_of(&ALL)
-}
-
-/// The same for some controllers: each that is looked for costs a little.
-pub(crate) fn hierarchies_of(controllers: &[Controller]) -> Hierarchies {
     let mounts = procfs::read(CWD, "/proc/self/mountinfo").unwrap_or_default();
     let own = procfs::read(CWD, "/proc/self/cgroup").unwrap_or_default();
-    parse(&mounts, &own, controllers)
+    parse(&mounts, &own, &ALL)
+}
+
+/// What was found, and in which groups we were then.
+struct Known {
+    own: String,
+    places: Vec<(Controller, Found)>,
+}
+
+static KNOWN: Mutex<Option<Known>> = Mutex::new(None);
+
+fn known() -> MutexGuard<'static, Option<Known>> {
+    KNOWN.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Where groups with these controllers can be made. Looked for again only where we are in other groups than we were, or
+/// something was missing: whoever makes many sessions finds the same each time.
+pub(crate) fn places_for(controllers: &[Controller]) -> Vec<(Controller, Found)> {
+    let own = procfs::read(CWD, "/proc/self/cgroup").unwrap_or_default();
+    let same = |known: &&Known| known.own == own && known.places.iter().map(|(one, _)| one).eq(controllers);
+    if let Some(known) = known().as_ref().filter(same) {
+        return known.places.clone();
+    }
+    let mounts = procfs::read(CWD, "/proc/self/mountinfo").unwrap_or_default();
+    let places = parse(&mounts, &own, controllers).places(controllers);
+    if places.iter().all(|(_, place)| place.is_ok()) {
+        *known() = Some(Known { own, places: places.clone() });
+    }
+    places
+}
+
+/// No group could be made where one was thought to be possible.
+pub(crate) fn look_again() {
+    *known() = None;
 }
 
 /// Whether the host has version 2 and nothing else.
@@ -194,6 +223,16 @@ mod tests {
         assert_eq!(found.own, Some(PathBuf::from("/cg/unified")));
         let (_, pids) = found.places(&[Controller::Pids]).pop().unwrap();
         assert!(pids.is_err());
+    }
+
+    #[test]
+    fn places_that_are_known_are_those_that_are_found() {
+        let wanted = [Controller::Memory, Controller::Pids];
+        let found = hierarchies().places(&wanted);
+        assert_eq!((places_for(&wanted), places_for(&wanted)), (found.clone(), found.clone()));
+        assert_eq!(places_for(&wanted[..1]).len(), 1, "for others they are looked for anew");
+        look_again();
+        assert_eq!(places_for(&wanted), found);
     }
 
     #[test]

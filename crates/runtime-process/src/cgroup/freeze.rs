@@ -94,7 +94,7 @@ impl Groups {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Group, Wanted};
+    use super::super::Group;
     use super::*;
 
     fn groups(version: Version, path: &Path) -> Groups {
@@ -125,9 +125,11 @@ mod tests {
 
     #[test]
     fn a_host_without_a_freezer_says_why() {
-        let none =
-            super::super::Hierarchies { notes: vec!["no cgroup is mounted".into()], ..Default::default() };
-        let mut groups = Groups::place(&none, "s", &Wanted { pausable: true, ..Wanted::default() });
+        let none = super::super::find::Hierarchies {
+            notes: vec!["no cgroup is mounted".into()],
+            ..Default::default()
+        };
+        let mut groups = Groups::among(none.places(&[Controller::Freezer, Controller::Account]), "s");
         assert_eq!(groups.freeze(), Err("no cgroup is mounted".into()));
         assert!(Groups::default().freeze().is_err());
     }

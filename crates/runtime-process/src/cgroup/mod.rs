@@ -7,7 +7,8 @@ mod held;
 mod v1;
 mod v2;
 
-pub(crate) use find::{Hierarchies, hierarchies, hierarchies_of, is_unified};
+use find::Found;
+pub(crate) use find::{hierarchies, is_unified, look_again, places_for};
 pub(crate) use freeze::thaw_group;
 pub(crate) use held::{Maker, maker};
 
@@ -110,10 +111,13 @@ pub(crate) struct Groups {
 
 impl Groups {
     /// Finds a place in every hierarchy that is needed. A controller that cannot be had is listed, not an error.
-    pub(crate) fn place(found: &Hierarchies, name: &str, wanted: &Wanted) -> Self {
+    pub(crate) fn place(name: &str, wanted: &Wanted) -> Self {
+        Self::among(places_for(&wanted.controllers().collect::<Vec<_>>()), name)
+    }
+
+    fn among(places: Vec<(Controller, Found)>, name: &str) -> Self {
         let mut placed = Self::default();
-        let controllers: Vec<Controller> = wanted.controllers().collect();
-        for (controller, place) in found.places(&controllers) {
+        for (controller, place) in places {
             match place {
                 Ok((version, parent)) => placed.add(version, parent.join(name), controller),
                 Err(reason) => placed.missing.push((controller, reason)),
@@ -286,6 +290,7 @@ fn keyed(path: &Path, key: &str) -> Option<u64> {
 
 #[cfg(test)]
 mod tests {
+    use super::find::Hierarchies;
     use super::*;
 
     fn v2_host(dir: &Path) -> Hierarchies {
@@ -305,7 +310,8 @@ mod tests {
             share: Some(250),
             pausable: false,
         };
-        let mut groups = Groups::place(&v2_host(dir.path()), "s", &wanted);
+        let controllers: Vec<Controller> = wanted.controllers().collect();
+        let mut groups = Groups::among(v2_host(dir.path()).places(&controllers), "s");
         assert!(!dir.path().join("s").exists(), "placed, not made");
         groups.make(&wanted).unwrap();
         assert!(groups.missing.is_empty(), "{:?}", groups.missing);
@@ -327,7 +333,7 @@ mod tests {
     #[test]
     fn a_host_without_controllers_says_why() {
         let none = Hierarchies { notes: vec!["no cgroup is mounted".into()], ..Hierarchies::default() };
-        let groups = Groups::place(&none, "s", &Wanted { pids: Some(7), ..Wanted::default() });
+        let groups = Groups::among(none.places(&[Controller::Pids]), "s");
         assert_eq!(groups.missing, [(Controller::Pids, "no cgroup is mounted".to_owned())]);
         assert!(groups.group(Controller::Pids).is_none());
     }

@@ -1,7 +1,7 @@
 //! The kernel as a trait, and the real one.
 
 use super::op::{Access, Attr, Kept, Op, Resource};
-use super::talk::{Child, DOORS_MAX, Given};
+use super::talk::{Child, DOORS_MAX, Received};
 use crate::{capability, door, graft, landlock, late, mounts, raw, seccomp};
 use rustix::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use rustix::fs::{CWD, Mode, OFlags};
@@ -25,7 +25,7 @@ pub(super) struct Linux {
     /// The caller's, which what runs inside gets back.
     pub(super) umask: Mode,
     /// What came with the word to go on.
-    pub(super) given: Given,
+    pub(super) given: Received,
     /// Mounts that are taken along, the first first.
     pub(super) carried: [Option<OwnedFd>; CARRIED_MAX],
 }

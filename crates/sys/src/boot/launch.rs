@@ -2,7 +2,7 @@
 
 use super::kernel::{CARRIED_MAX, Kernel, Linux};
 use super::op::Op;
-use super::talk::{Child, Given, Message, Supervisor};
+use super::talk::{Child, Given, Message, Received, Supervisor};
 use crate::clone::{Request, Sharer, share};
 use crate::raw;
 use crate::signal::Mask;
@@ -77,7 +77,7 @@ impl Launched {
     }
 
     /// Gives the child more to do. The supervisor's own part (the id maps) is done by then.
-    pub fn perform(&self, part: Vec<Op>, given: &Given) -> Result<(), Errno> {
+    pub fn perform(&self, part: Vec<Op>, given: Given<'_>) -> Result<(), Errno> {
         let next =
             self.child.data().later.iter().find(|later| later.get().is_none()).ok_or(Errno::ALREADY)?;
         next.set(part).map_err(|_| Errno::ALREADY)?;
@@ -86,7 +86,7 @@ impl Launched {
 
     /// Tells a child that waits for its supervisor's part that it is done.
     pub fn go(&self) -> Result<(), Errno> {
-        self.supervisor.go(&Given::default())
+        self.supervisor.go(Given::default())
     }
 
     /// Our end of its socket, for who is to tell a guest that waits what it is bound to.
@@ -124,7 +124,7 @@ extern "C" fn run_child(job: &Job) -> ! {
     // Modes in operations are meant as they are written.
     let umask = rustix::process::umask(rustix::fs::Mode::empty());
     let carried = [const { None }; CARRIED_MAX];
-    let mut kernel = Linux { child: Child { socket }, umask, given: Given::default(), carried };
+    let mut kernel = Linux { child: Child { socket }, umask, given: Received::default(), carried };
     reset_signals();
     if let Err((at, errno)) = work(&mut kernel, job) {
         kernel.child.tell_failure(at, errno);

@@ -50,12 +50,19 @@ pub enum Message {
 }
 
 /// Descriptors that the supervisor makes while the child is already at work.
-#[derive(Debug, Default)]
-pub struct Given {
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Given<'a> {
     /// A user namespace whose maps translate owners on idmapped mounts.
-    pub id_map: Option<OwnedFd>,
+    pub id_map: Option<BorrowedFd<'a>>,
     /// The user namespace to end up in.
-    pub user_namespace: Option<OwnedFd>,
+    pub user_namespace: Option<BorrowedFd<'a>>,
+}
+
+/// The same as they arrive.
+#[derive(Debug, Default)]
+pub(super) struct Received {
+    pub(super) id_map: Option<OwnedFd>,
+    pub(super) user_namespace: Option<OwnedFd>,
 }
 
 /// The supervisor's end.
@@ -69,7 +76,7 @@ pub(super) struct Child {
 }
 
 impl Child {
-    pub(super) fn await_go(&self) -> Result<Given, Errno> {
+    pub(super) fn await_go(&self) -> Result<Received, Errno> {
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(2))];
         let mut control = RecvAncillaryBuffer::new(&mut space);
         let mut word = [0u8; 1];
@@ -77,7 +84,7 @@ impl Child {
         let heard =
             rustix::net::recvmsg(&self.socket, &mut slices, &mut control, RecvFlags::CMSG_CLOEXEC)?.bytes;
         match (heard, word[0]) {
-            (1, GO) => Ok(Given::default()),
+            (1, GO) => Ok(Received::default()),
             (1, GO_WITH_IDS) => {
                 let mut rights = control.drain().find_map(|message| match message {
                     RecvAncillaryMessage::ScmRights(descriptors) => Some(descriptors),
@@ -85,7 +92,7 @@ impl Child {
                 });
                 let mut next = || rights.as_mut()?.next();
                 let user_namespace = next();
-                Ok(Given { id_map: next(), user_namespace })
+                Ok(Received { id_map: next(), user_namespace })
             }
             _ => Err(Errno::CANCELED),
         }
@@ -148,16 +155,15 @@ impl Child {
 
 impl Supervisor {
     /// Tells the child to go on, with what it will need.
-    pub(super) fn go(&self, given: &Given) -> Result<(), Errno> {
-        let Some(user_namespace) = &given.user_namespace else {
+    pub(super) fn go(&self, given: Given<'_>) -> Result<(), Errno> {
+        let Some(user_namespace) = given.user_namespace else {
             return rustix::net::send(&self.socket, &[GO], SendFlags::NOSIGNAL).map(drop);
         };
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(2))];
         let mut control = SendAncillaryBuffer::new(&mut space);
         // The map, which may not be needed, comes last.
-        let id_map = given.id_map.as_ref().map(AsFd::as_fd);
-        let descriptors = [user_namespace.as_fd(), id_map.unwrap_or(user_namespace.as_fd())];
-        let count = if id_map.is_some() { 2 } else { 1 };
+        let descriptors = [user_namespace, given.id_map.unwrap_or(user_namespace)];
+        let count = if given.id_map.is_some() { 2 } else { 1 };
         if !control.push(SendAncillaryMessage::ScmRights(&descriptors[..count])) {
             return Err(Errno::NOBUFS);
         }
