@@ -111,5 +111,8 @@ pub(crate) fn hand_over(m: &mut Making) -> Result<(), Failure> {
     if users.way == Way::Range && !matches!(m.room, Room::Another { .. }) {
         users.write_maps(launched.pid().as_raw_nonzero().get())?;
     }
-    supervise::tell(m, |launched, m| launched.perform(rest, &m.given))
+    supervise::tell(m, |launched, m| launched.perform(rest, &m.given))?;
+    // It is the child's to hold now.
+    m.given.scratch = None;
+    Ok(())
 }
