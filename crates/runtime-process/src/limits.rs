@@ -70,6 +70,15 @@ impl Resolved {
         self.allowed_inodes.unwrap_or(self.inodes)
     }
 
+    /// Bytes that are held in the file system of this limit.
+    pub(crate) fn written(&self, layer: Option<&Layer>) -> Option<u64> {
+        let held = layer.filter(|_| self.layer_in_scratch)?;
+        let now = rustix::fs::fstatvfs(&held.upper).ok()?;
+        // Of one in a file, what is free beyond the limit was taken before anything ran.
+        let most = if self.in_file { self.scratch.div_ceil(now.f_frsize.max(1)) } else { now.f_blocks };
+        Some(most.saturating_sub(now.f_bavail).saturating_mul(now.f_frsize))
+    }
+
     /// The limits on files, where they are reached and that was not told yet. What is not to be seen from outside is not
     /// told.
     pub(crate) fn full(&self, layer: Option<&Layer>, told: &mut Told) -> Vec<LimitHit> {

@@ -179,6 +179,8 @@ fn transactions_within_a_limit() {
     assert!(done.code() != 0 && done.err().contains("full: disk limit 8 MiB"), "{}", done.err());
     hall.call(&["rollback", "t"]).exits(0);
     hall.does("t", "head -c 7M /dev/zero > big");
+    let written = hall.show("t")["usage"]["disk"].as_u64().unwrap();
+    assert!((7 << 20..8 << 20).contains(&written), "{written}");
     hall.does("t", "rm big");
     hall.does("t", CHANGE);
     hall.call(&["commit", "t"]).exits(0);
