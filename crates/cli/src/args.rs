@@ -339,7 +339,7 @@ pub(crate) struct Asked {
     /// Most processes
     #[arg(long, value_name = "N")]
     pub(crate) pids: Option<u32>,
-    /// Where changes to the work dir are held: memory (within --disk), disk (no limit)
+    /// Where changes to the work dir are held: memory (within --disk), disk (within --disk and --inodes if given, as root)
     #[arg(long, value_name = "PLACE")]
     pub(crate) layer: Option<LayerPlace>,
     /// Most bytes written to files, all together [default: a quarter of memory, at most 8G]

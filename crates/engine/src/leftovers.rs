@@ -60,8 +60,10 @@ impl Engine {
         for id in found {
             let is_live = Reader::open(&self.home.trace_dir(&id)).is_ok_and(|trace| trace.is_live());
             if !is_live && !grounds.is_held(&id) {
-                self.rescue(&id);
-                cofferdam_runtime_process::reap(&id, &self.home.layer_dir(&id));
+                // What is to be read by another start stays as it is.
+                if self.rescue(&id) {
+                    cofferdam_runtime_process::reap(&id, &self.home.layer_dir(&id));
+                }
             }
         }
     }

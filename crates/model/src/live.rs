@@ -127,7 +127,8 @@ impl LiveState {
     }
 }
 
-/// What a whole sandbox uses, by the counters of its control groups. Nothing where the host keeps none.
+/// What a whole sandbox uses, by the counters of its control groups and of the file system that it writes to. Nothing
+/// where the host keeps none.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Counters {
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -138,6 +139,9 @@ pub struct Counters {
     pub peak_memory: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub processes: Option<u64>,
+    /// Bytes of files that it has written, where they are limited.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub disk: Option<u64>,
 }
 
 /// One exec of a session that stays.

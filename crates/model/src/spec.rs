@@ -18,8 +18,6 @@ pub enum SpecError {
     EnvName(String),
     #[error("`{field}` must be more than zero")]
     Zero { field: &'static str },
-    #[error("`{0}` cannot hold for a layer on disk: leave one of `{0}` and `layer = \"disk\"` out")]
-    DiskLimit(&'static str),
     #[error("`limits.share` is {0}: it is a weight from 1 to 10000, and 100 is everybody's")]
     Share(u32),
     #[error(
@@ -63,7 +61,8 @@ pub enum LayerPlace {
     /// In memory, with the disk limit.
     #[default]
     Memory,
-    /// In the state directory, without a limit: for builds that write more than memory holds.
+    /// In the state directory, for builds that write more than memory holds. A limit holds for it where loop devices
+    /// can be mounted, which takes root.
     Disk,
 }
 
@@ -151,6 +150,13 @@ pub struct Limits {
     pub output: Option<Bytes>,
 }
 
+impl Limits {
+    /// Whether what is written is to be held within a number of bytes or of files.
+    pub fn bound_files(&self) -> bool {
+        self.disk.is_some() || self.inodes.is_some()
+    }
+}
+
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct SessionSpec {
@@ -232,11 +238,8 @@ impl SessionSpec {
     }
 
     fn check_limits(&self) -> Result<(), SpecError> {
-        let Limits { disk, inodes, share, .. } = &self.limits;
-        match (self.layer, share) {
-            (_, Some(share)) if !(1..=10_000).contains(share) => Err(SpecError::Share(*share)),
-            (LayerPlace::Disk, _) if disk.is_some() => Err(SpecError::DiskLimit("limits.disk")),
-            (LayerPlace::Disk, _) if inodes.is_some() => Err(SpecError::DiskLimit("limits.inodes")),
+        match self.limits.share {
+            Some(share) if !(1..=10_000).contains(&share) => Err(SpecError::Share(share)),
             _ => Ok(()),
         }
     }

@@ -1,5 +1,6 @@
 //! How a sandbox comes to be: a table of steps, each with its undo.
 
+use crate::backing;
 use crate::birth::{self, Early};
 use crate::cgroup::{self, Groups};
 use crate::decide;
@@ -49,6 +50,8 @@ pub(crate) struct Making {
     pub(crate) files: Vec<Placed>,
     pub(crate) groups: Groups,
     pub(crate) ids: Ids,
+    /// The file system for its scratch space, where that lies in a file, until the child has it.
+    pub(crate) scratch: Option<OwnedFd>,
     pub(crate) born_in_group: bool,
     /// Born before anything was known of the session, and not yet taken.
     pub(crate) early: Option<Early>,
@@ -157,6 +160,7 @@ pub(crate) fn begin(
         files: Vec::new(),
         groups: Groups::default(),
         ids: Ids::default(),
+        scratch: None,
         born_in_group: false,
         early,
         owed: Vec::new(),
@@ -273,7 +277,10 @@ pub(crate) fn layer_owner(users: &Users) -> Option<(u32, u32)> {
 
 fn make_layer(m: &mut Making) -> Result<(), Failure> {
     let (users, layout) = chosen(m)?;
-    if !m.limits.layer_in_scratch {
+    if m.limits.in_file {
+        let inodes = m.limits.inodes_in_file(own_inodes(m, layout));
+        m.scratch = Some(backing::make(&m.spec.layer, m.limits.scratch, inodes)?);
+    } else if !m.limits.layer_in_scratch {
         let upper = layer::make(&m.spec.layer, layout, layer_owner(users))?;
         if layout.root.is_some() {
             layer::make_system(&m.spec.layer.join("system"), users.root_outside())?;
@@ -283,10 +290,17 @@ fn make_layer(m: &mut Making) -> Result<(), Failure> {
     Ok(())
 }
 
+/// More than a sandbox has in its scratch space before anything runs in it.
+fn own_inodes(m: &Making, layout: &Layout) -> u64 {
+    let hidden = layout.hidden.paths.len() + layout.hidden_parents.len();
+    let shown = (m.files.len() + layout.mounts.len() + layout.toolchains.len()) * 16;
+    512 + (hidden + shown) as u64
+}
+
 fn remove_layer(m: &mut Making) {
     end(m);
-    // Open directories would keep a memory layer's file system alive.
-    m.upper = None;
+    // Open directories would keep the file system of a layer that has one alive.
+    (m.upper, m.scratch) = (None, None);
     m.layer = None;
     m.handed.clear();
     m.place = None;
@@ -370,8 +384,9 @@ fn launch(m: &mut Making) -> Result<(), Failure> {
 /// Hands over what does not depend on the session, while the child still makes its namespaces.
 fn furnish(m: &mut Making) -> Result<(), Failure> {
     let Some(users) = &m.users else { return chosen(m).map(drop) };
-    // The ids of a range are mapped by us, and only when the child waits. What a registry leaves out is not known yet.
-    if users.way == Way::Range || m.spec.programs.is_some() {
+    // The ids of a range are mapped by us, and only when the child waits. What a registry leaves out is not known yet, and
+    // a file system in a file is not there yet.
+    if users.way == Way::Range || m.spec.programs.is_some() || m.limits.in_file {
         return Ok(());
     }
     let host = layout::Host::look(&m.spec, users);
@@ -388,7 +403,8 @@ fn furnish(m: &mut Making) -> Result<(), Failure> {
 }
 
 pub(crate) fn scratch(m: &Making) -> Scratch {
-    Scratch { bytes: m.limits.scratch, inodes: m.limits.inodes, allowed: m.limits.allowed_inodes }
+    let Resolved { scratch, inodes, allowed_inodes, in_file, .. } = m.limits;
+    Scratch { bytes: scratch, inodes, allowed: allowed_inodes, in_file }
 }
 
 pub(crate) fn hearing(errno: rustix::io::Errno) -> RuntimeError {

@@ -11,6 +11,7 @@ use cofferdam_model::{Profile, Syscalls};
 use cofferdam_runtime::SandboxSpec;
 use cofferdam_sys::boot::{Access, Given, Op, Resource};
 use cofferdam_sys::{capability, landlock};
+use std::os::fd::AsFd;
 
 /// What root inside a box may do, within its own user namespace.
 const BOX_CAPABILITIES: u64 = capability::CHOWN
@@ -110,5 +111,11 @@ pub(crate) fn hand_over(m: &mut Making) -> Result<(), Failure> {
     if users.way == Way::Range && !matches!(m.room, Room::Another { .. }) {
         users.write_maps(launched.pid().as_raw_nonzero().get())?;
     }
-    supervise::tell(m, |launched, m| launched.perform(rest, m.ids.given()))
+    supervise::tell(m, |launched, m| {
+        let scratch = m.scratch.as_ref().map(AsFd::as_fd);
+        launched.perform(rest, Given { scratch, ..m.ids.given() })
+    })?;
+    // It is the child's to hold now.
+    m.scratch = None;
+    Ok(())
 }

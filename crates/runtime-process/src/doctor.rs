@@ -1,6 +1,7 @@
 //! What this host can enforce, found out by trying where trying is cheap, with the fix for each "no".
 
 use crate::ProcessBackend;
+use crate::backing;
 use crate::cgroup::{Controller, hierarchies};
 use crate::explain::{container_fix, in_container, user_namespace_fix};
 use cofferdam_model::{EnforcementReport, LayerPlace, Limits, Profile, SessionId, State, Tier, UserMode};
@@ -31,7 +32,7 @@ fn fact(name: &'static str, ok: bool, detail: impl Into<String>, fix: impl Into<
 pub fn facts() -> Vec<Fact> {
     let mut facts = vec![kernel(), caller(), container(), user_namespaces(), landlock_fact(), seccomp()];
     facts.extend(cgroups());
-    facts.extend([sub_ids(), egress(), kvm()]);
+    facts.extend([sub_ids(), egress(), layer_limit(), kvm()]);
     facts
 }
 
@@ -148,6 +149,29 @@ fn egress() -> Fact {
     }
 }
 
+/// Tried with a small one.
+fn layer_limit() -> Fact {
+    let name = "layer-limit";
+    if !rustix::process::geteuid().is_root() {
+        let fix =
+            "only for `--layer disk` with a limit: run as root; in memory the limit holds for everybody";
+        return fact(
+            name,
+            false,
+            "`--disk` and `--inodes` hold in memory; for a layer on disk they take root",
+            fix,
+        );
+    }
+    match in_temporary(backing::probe) {
+        Ok(()) => {
+            let detail =
+                "`--disk` and `--inodes` hold with `--layer disk` too: a file system in a file was mounted";
+            fact(name, true, detail, "")
+        }
+        Err((what, fix)) => fact(name, false, what, fix.unwrap_or_default()),
+    }
+}
+
 fn kvm() -> Fact {
     let device = Path::new("/dev/kvm");
     match fs::File::options().read(true).write(true).open(device) {
@@ -185,6 +209,12 @@ pub(crate) fn probe() -> Probe {
 
 /// What is in force in a sandbox that was booted just now; or why there is none, and what to do.
 fn booted(network: Network) -> Result<EnforcementReport, (String, Option<String>)> {
+    in_temporary(|dir| boot_in(dir, network))
+}
+
+fn in_temporary<T>(
+    trying: impl FnOnce(&Path) -> Result<T, RuntimeError>,
+) -> Result<T, (String, Option<String>)> {
     let temporary = std::env::temp_dir();
     crate::remove_abandoned(&temporary, PROBE);
     let stamp = std::time::SystemTime::UNIX_EPOCH.elapsed().map_or(0, |since| since.subsec_nanos());
@@ -194,7 +224,7 @@ fn booted(network: Network) -> Result<EnforcementReport, (String, Option<String>
         let fix = "set TMPDIR to a directory of yours".into();
         return Err((format!("cannot make {}: {error}", dir.display()), Some(fix)));
     }
-    let tried = boot_in(&dir, network);
+    let tried = trying(&dir);
     let _ = crate::layer::remove_tree(&dir);
     tried.map_err(|error| match error {
         RuntimeError::Refused { what, fix } | RuntimeError::Step { what, fix, .. } => (what, Some(fix)),

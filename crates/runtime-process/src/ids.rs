@@ -80,7 +80,7 @@ impl Ids {
     pub(crate) fn given(&self) -> Given<'_> {
         let [id_map, user_namespace] =
             [&self.workdir, &self.sandbox].map(|made| made.as_ref().map(|made| made.file.as_fd()));
-        Given { id_map, user_namespace }
+        Given { id_map, user_namespace, scratch: None }
     }
 
     /// Ends the helpers, without waiting for that.

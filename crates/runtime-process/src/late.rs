@@ -4,8 +4,8 @@
 use crate::cgroup::Groups;
 use crate::create::{Failure, Making};
 use crate::users::Way;
-use crate::{layer, limits, network, rooted, shown, wait};
-use cofferdam_model::Weakness;
+use crate::{backing, layer, limits, network, rooted, shown, wait};
+use cofferdam_model::{LayerPlace, Weakness};
 use cofferdam_runtime::{RuntimeError, SandboxSpec};
 
 fn refused(what: impl Into<String>, fix: &str) -> Failure {
@@ -16,6 +16,10 @@ fn refused(what: impl Into<String>, fix: &str) -> Failure {
 pub(crate) fn bind(m: &mut Making) -> Result<(), Failure> {
     m.began = m.spec.base.since.map_or_else(layer::Began::now, layer::Began::at);
     m.system = rooted::system_layers(&m.spec)?;
+    if let Some(users) = m.users.as_ref().filter(|_| m.limits.in_file) {
+        backing::check(users)?;
+        m.limits.scratch = backing::room(&m.spec.layer, m.spec.limits.disk)?;
+    }
     if !m.limits.layer_in_scratch && m.users.as_ref().is_some_and(|u| u.way == Way::Range) {
         let what = "what several inside users write on disk could not be removed by a plain user";
         return Err(refused(what, "leave `--layer disk` out, or use `--users single`"));
@@ -59,8 +63,9 @@ fn wants_cpu(m: &Making) -> bool {
 /// Makes what was prepared for nobody the sandbox of this spec.
 pub(crate) fn adopt(m: &mut Making, spec: SandboxSpec) -> Result<(), Failure> {
     let kind = |spec: &SandboxSpec| (spec.profile, spec.users, spec.network, spec.pausable);
-    // The skeleton has a home, all programs, and the host's directories.
-    let plain = spec.programs.is_none() && spec.root.is_none();
+    // The skeleton has a home, all programs, and the host's directories, and its scratch space is in memory.
+    let in_file = spec.layer_place == LayerPlace::Disk && spec.limits.bound_files();
+    let plain = spec.programs.is_none() && spec.root.is_none() && !in_file;
     let furnished = m.ahead.is_none() || (spec.home == m.spec.home && plain);
     let ids = spec.base.since.and_then(|since| since.ids);
     let other_ids = ids.is_some() && m.users.as_ref().is_none_or(|users| users.slot != ids);

@@ -4,6 +4,7 @@
 //! It shares the host's kernel: a bug there is a way out. What is really in force is read back and reported.
 
 mod abandoned;
+mod backing;
 mod birth;
 mod caller;
 mod cgroup;
@@ -39,6 +40,7 @@ mod watch;
 mod watched;
 
 pub use abandoned::remove_abandoned;
+pub use backing::{Salvaged, damaged, is_in_file, salvage};
 pub use birth::Early;
 pub use doctor::{Fact, facts};
 pub use elsewhere::{Look, layer_of, look, owner_of_first};

@@ -23,12 +23,15 @@ pub(crate) struct Resolved {
     pub(crate) allowed_inodes: Option<u64>,
     /// Whether the work dir's layer lives in that file system, where its limit holds.
     pub(crate) layer_in_scratch: bool,
+    /// That file system lies in a file on disk, and not in memory.
+    pub(crate) in_file: bool,
 }
 
 pub(crate) fn resolve(asked: &Limits, place: LayerPlace, pausable: bool) -> Resolved {
     let total = total_memory();
     let memory = asked.memory.unwrap_or(Bytes(total / 4 * 3));
     let scratch = asked.disk.map_or((total / 4).min(SCRATCH_MOST), |disk| disk.0);
+    let in_file = place == LayerPlace::Disk && asked.bound_files();
     Resolved {
         cgroup: Wanted {
             memory: Some(memory),
@@ -41,7 +44,8 @@ pub(crate) fn resolve(asked: &Limits, place: LayerPlace, pausable: bool) -> Reso
         scratch,
         inodes: asked.inodes.map_or(inodes(scratch), |asked| asked + SKELETON),
         allowed_inodes: asked.inodes,
-        layer_in_scratch: place == LayerPlace::Memory,
+        layer_in_scratch: place == LayerPlace::Memory || in_file,
+        in_file,
     }
 }
 
@@ -56,9 +60,23 @@ fn inodes(bytes: u64) -> u64 {
 }
 
 impl Resolved {
+    /// How many inodes a file system in a file needs, besides so many that the sandbox itself has there.
+    pub(crate) fn inodes_in_file(&self, own: u64) -> u64 {
+        self.allowed_inodes.unwrap_or_else(|| inodes(self.scratch)).saturating_add(own)
+    }
+
     /// How many files and directories there may be.
     pub(crate) fn files_told(&self) -> u64 {
         self.allowed_inodes.unwrap_or(self.inodes)
+    }
+
+    /// Bytes that are held in the file system of this limit.
+    pub(crate) fn written(&self, layer: Option<&Layer>) -> Option<u64> {
+        let held = layer.filter(|_| self.layer_in_scratch)?;
+        let now = rustix::fs::fstatvfs(&held.upper).ok()?;
+        // Of one in a file, what is free beyond the limit was taken before anything ran.
+        let most = if self.in_file { self.scratch.div_ceil(now.f_frsize.max(1)) } else { now.f_blocks };
+        Some(most.saturating_sub(now.f_bavail).saturating_mul(now.f_frsize))
     }
 
     /// The limits on files, where they are reached and that was not told yet. What is not to be seen from outside is not
@@ -74,7 +92,8 @@ impl Resolved {
                 format!("full: limit of {} files and directories", self.files_told()),
             ),
         ];
-        let full = [now.f_bfree == 0, now.f_ffree == 0];
+        // Not what is free: some of that a file system on disk keeps for itself.
+        let full = [now.f_bavail == 0, now.f_ffree == 0];
         let before = std::mem::replace(&mut told.full, full);
         let fresh = limits.into_iter().zip(full.into_iter().zip(before)).filter(|(_, (is, was))| *is && !was);
         fresh

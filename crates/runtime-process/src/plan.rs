@@ -86,13 +86,15 @@ pub(crate) struct Inherited {
     pub(crate) image: RawFd,
 }
 
-/// The one memory file system that holds everything writable but the work dir's layer.
+/// The one file system that holds everything writable, but for a layer on disk that has no limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Scratch {
     pub(crate) bytes: u64,
     pub(crate) inodes: u64,
     /// How many the inside may make, where that was asked for: what is there before it begins does not count.
     pub(crate) allowed: Option<u64>,
+    /// It lies in a file, and the supervisor gives it; else it is memory.
+    pub(crate) in_file: bool,
 }
 
 /// What the child does first, whatever else is decided: it takes as long as deciding the rest does.
@@ -183,11 +185,18 @@ pub(crate) fn operations(d: &Decided<'_>) -> Vec<Op> {
     scene::proc(d, &mut ops);
     scene::programs(d, &mut ops);
     scene::places(d, &mut ops);
-    if matches!(d.room, Room::Only | Room::First) {
-        scene::allow_files(d, 0, &mut ops);
+    let counts = matches!(d.room, Room::Only | Room::First);
+    if counts && d.layout.root.is_none() {
+        scene::allow_files(d, "../scratch", 0, &mut ops);
     }
     join_groups(d, &mut ops);
-    close_root(d, &mut ops);
+    ops.push(Op::ReadOnly { at: c(".") });
+    image::stand(d, &mut ops);
+    if counts && d.layout.root.is_some() {
+        // What is put into an image's tree is in the scratch space too. It stands there.
+        scene::allow_files(d, "..", 0, &mut ops);
+    }
+    ops.push(Op::PivotHere);
     finish_namespaces(d, &mut ops);
     ops.extend(d.rlimits.iter().map(|&(resource, value)| Op::Limit { resource, value }));
     ops.push(Op::TellSettled);
@@ -214,7 +223,8 @@ pub(crate) fn ahead(d: &Decided<'_>) -> Vec<Op> {
     scene::proc(d, &mut ops);
     scene::home(d, &mut ops);
     join_groups(d, &mut ops);
-    close_root(d, &mut ops);
+    ops.push(Op::ReadOnly { at: c(".") });
+    ops.push(Op::PivotHere);
     finish_namespaces(d, &mut ops);
     drop_privileges(d, &mut ops);
     ops.push(Op::Descriptors { channel: d.inherited.channel, waits: true });
@@ -239,7 +249,7 @@ pub(crate) fn late(d: &Decided<'_>, room: RawFd, guest: RawFd) -> Vec<Op> {
     scene::files(d, &mut ops);
     scene::layers(d, &mut ops);
     scene::carry(d, &mut ops);
-    scene::allow_files(d, scene::to_be_put(d), &mut ops);
+    scene::allow_files(d, "../scratch", scene::to_be_put(d), &mut ops);
     ops.push(Op::Join { namespace: room, kind: Kept::Mounts });
     ops.push(Op::Writable { at: c("/") });
     ops.push(Op::Enter { at: c("/") });
@@ -263,12 +273,6 @@ fn join_groups(d: &Decided<'_>, ops: &mut Vec<Op>) {
         ops.push(Op::AwaitSupervisor);
         ops.extend(d.groups.iter().map(|entrance| Op::JoinGroup { tasks: c(entrance) }));
     }
-}
-
-fn close_root(d: &Decided<'_>, ops: &mut Vec<Op>) {
-    ops.push(Op::ReadOnly { at: c(".") });
-    image::stand(d, ops);
-    ops.push(Op::PivotHere);
 }
 
 fn finish_namespaces(d: &Decided<'_>, ops: &mut Vec<Op>) {
@@ -397,7 +401,7 @@ mod tests {
             base: &[],
             system: &[],
             room: Room::Only,
-            scratch: Scratch { bytes: 1 << 20, inodes: 100, allowed: None },
+            scratch: Scratch { bytes: 1 << 20, inodes: 100, allowed: None, in_file: false },
             ahead: None,
             idmapped: false,
             rlimits: vec![(Resource::Core, 0)],

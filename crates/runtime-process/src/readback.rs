@@ -47,7 +47,9 @@ pub(crate) fn observe(m: &mut Making) -> Result<EnforcementReport, Failure> {
     let Some(launched) = &m.launched else {
         return Err(Failure::What("steps ran out of order".into(), "report this".into()));
     };
+    let upper = m.upper.as_ref().or(m.layer.as_ref().map(|layer| &layer.upper));
     let observed = Observed {
+        left: upper.filter(|_| m.limits.in_file).and_then(|upper| rustix::fs::fstatvfs(upper).ok()),
         pid: launched.pid().as_raw_nonzero().get(),
         users,
         layout,
@@ -69,5 +71,8 @@ pub(crate) fn observe(m: &mut Making) -> Result<EnforcementReport, Failure> {
 
 pub(crate) fn check_floor(m: &mut Making) -> Result<(), Failure> {
     let Some(report) = &m.report else { return Ok(()) };
-    report::check(report, &m.spec.require, &m.spec.accept, &m.without).map_err(Failure::Runtime)
+    // Where a limit on disk was asked for, it is that or nothing.
+    let limit = m.limits.in_file.then(|| "limit.disk".to_owned());
+    let require: Vec<String> = m.spec.require.iter().cloned().chain(limit).collect();
+    report::check(report, &require, &m.spec.accept, &m.without).map_err(Failure::Runtime)
 }

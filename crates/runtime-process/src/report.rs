@@ -15,6 +15,7 @@ use cofferdam_runtime::{Doors, RuntimeError};
 use cofferdam_sys::landlock;
 pub(crate) use kernel::{Fixed, Settled, look_at_ourselves};
 use kernel::{Mount, Seen};
+use rustix::fs::StatVfs;
 use rustix::io::Errno;
 use serde_json::{Value, json};
 use std::fs;
@@ -26,6 +27,8 @@ pub(crate) struct Observed<'a> {
     pub(crate) layout: &'a Layout,
     pub(crate) groups: &'a Groups,
     pub(crate) limits: &'a Resolved,
+    /// What is left in the file system that lies in a file, where there is one.
+    pub(crate) left: Option<StatVfs>,
     pub(crate) profile: Profile,
     pub(crate) nested: bool,
     pub(crate) tracing: bool,
@@ -348,13 +351,11 @@ fn fallback_line(name: &str, controller: Controller, reason: &str, o: &Observed<
 
 fn limits(o: &Observed<'_>, seen: &Seen) -> Vec<Control> {
     let files = seen.limit("Max open files");
-    let [scratch, inodes] =
-        ["size", "nr_inodes"].map(|name| seen.mount("/tmp").and_then(|mount| mount.option(name)));
-    let disk = if o.limits.layer_in_scratch { State::Enforced } else { State::Weaker };
-    let what = if o.limits.layer_in_scratch {
-        "work dir layer, home and temporary files"
-    } else {
-        "home and temporary files; the work dir's layer has no limit"
+    let (disk, held) = disk(o, seen);
+    let what = match (o.limits.layer_in_scratch, o.limits.in_file) {
+        (true, true) => "work dir layer, home and temporary files, in a file on disk",
+        (true, false) => "work dir layer, home and temporary files",
+        (false, _) => "home and temporary files; the work dir's layer has no limit",
     };
     vec![
         line(
@@ -367,9 +368,28 @@ fn limits(o: &Observed<'_>, seen: &Seen) -> Vec<Control> {
             "limit.disk",
             disk,
             format!("{} in {} files for {what}", Bytes(o.limits.scratch), o.limits.files_told()),
-            json!({ "size": scratch, "inodes": inodes }),
+            held,
         ),
     ]
+}
+
+/// What the kernel says of the file system that everything writable is in: of memory its options, of one in a file what
+/// is left of it.
+fn disk(o: &Observed<'_>, seen: &Seen) -> (State, Value) {
+    let mount = seen.mount("/tmp");
+    let Some(left) = o.left.as_ref().filter(|_| o.limits.in_file) else {
+        let [size, inodes] =
+            ["size", "nr_inodes"].map(|name| mount.as_ref().and_then(|mount| mount.option(name)));
+        let state =
+            if o.limits.layer_in_scratch && !o.limits.in_file { State::Enforced } else { State::Weaker };
+        return (state, json!({ "size": size, "inodes": inodes }));
+    };
+    let bytes = left.f_bavail.saturating_mul(left.f_frsize);
+    let most = o.limits.scratch.next_multiple_of(left.f_frsize.max(1));
+    let files = o.limits.allowed_inodes.is_none_or(|allowed| left.f_ffree <= allowed);
+    let held = mount.is_some_and(|mount| mount.kind == "ext4") && bytes <= most && files;
+    let state = if held { State::Enforced } else { State::Weaker };
+    (state, json!({ "size": format!("{}k", bytes >> 10), "inodes": left.f_ffree.to_string() }))
 }
 
 fn hidden(o: &Observed<'_>) -> Control {

@@ -4,6 +4,7 @@
 //!
 //! Whatever runs inside ends with its room; whoever asks looks first whether anything does.
 
+use crate::backing;
 use crate::birth;
 use crate::caller;
 use crate::create::{self, Failure, Making};
@@ -249,6 +250,7 @@ fn renew(
         whole.in_use = false;
         changes = layer::diff(&whole, spare(&m.spec))?;
     }
+    all_written(m)?;
     let committed = layer::commit(&whole, &changes, desk(&m.spec), Watch::default())?;
     drop(whole);
     // The work dir has all of it now.
@@ -300,7 +302,8 @@ fn by_root(m: &Making) -> bool {
 
 /// What could be gone on with if this process were killed: a layer on disk that we may rearrange.
 pub(crate) fn outlives(m: &Making) -> Option<Provenance> {
-    (m.place.is_some() && m.layer.is_some() && !m.limits.layer_in_scratch).then(|| since(m))
+    let on_disk = m.limits.in_file || !m.limits.layer_in_scratch;
+    (m.place.is_some() && m.layer.is_some() && on_disk).then(|| since(m))
 }
 
 fn since(m: &Making) -> Provenance {
@@ -328,6 +331,7 @@ pub(crate) fn freeze(
     rearrange(m, rooms, report, |m, rooms| {
         let frozen = to.join("upper");
         let since = since(m);
+        all_written(m)?;
         match m.limits.layer_in_scratch {
             // What is in memory would end with the session.
             true => archive::duplicate(&rooms.dir.join("upper"), &frozen, by_root(m), since)?,
@@ -424,8 +428,15 @@ fn whole(m: &Making, own: &Layer, in_use: bool) -> Result<Layer, RuntimeError> {
     })
 }
 
+/// Before anything of a layer is taken for what the session wrote.
+fn all_written(m: &Making) -> Result<(), RuntimeError> {
+    let own = m.layer.as_ref().filter(|_| m.limits.in_file);
+    own.map_or(Ok(()), |own| backing::settle(&own.upper))
+}
+
 /// When it is over: everything that is to be decided on in one layer.
 pub(crate) fn bring_together(m: &mut Making) -> Result<(), RuntimeError> {
+    all_written(m)?;
     if let Some(own) = m.layer.take() {
         let together = whole(m, &own, false);
         m.layer = Some(own);

@@ -101,7 +101,8 @@ impl Sandbox for ProcessSandbox {
     }
 
     fn counters(&self) -> Counters {
-        self.making().groups.counters()
+        let making = self.making();
+        Counters { disk: making.limits.written(making.layer.as_ref()), ..making.groups.counters() }
     }
 
     fn hits(&mut self) -> Vec<LimitHit> {

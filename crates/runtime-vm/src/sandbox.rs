@@ -320,6 +320,7 @@ impl Sandbox for VmSandbox {
                 memory: around.memory.or(inside.memory),
                 peak_memory: around.peak_memory.or(inside.peak_memory),
                 processes: inside.processes,
+                disk: inside.disk,
             },
             _ => around,
         }

@@ -11,6 +11,8 @@
 extern crate alloc;
 
 #[cfg(feature = "std")]
+pub mod blockfile;
+#[cfg(feature = "std")]
 pub mod boot;
 #[cfg(feature = "std")]
 pub mod capability;
@@ -37,6 +39,8 @@ pub mod probe;
 #[cfg(feature = "std")]
 pub mod seccomp;
 
+#[cfg(feature = "std")]
+mod ballast;
 #[cfg(feature = "std")]
 mod clone;
 #[cfg(feature = "std")]

@@ -91,6 +91,13 @@ pub(crate) fn ioctl<T>(on: BorrowedFd<'_>, request: libc::c_ulong, argument: &T)
     unsafe { syscall(call(libc::SYS_ioctl), args) }.map(drop)
 }
 
+/// A request that takes nothing and is answered by a number.
+pub(crate) fn ioctl_number(on: BorrowedFd<'_>, request: libc::c_ulong) -> Result<u32, Errno> {
+    // SAFETY: takes no pointers.
+    unsafe { syscall(call(libc::SYS_ioctl), [fd(on.as_raw_fd()), request as usize]) }
+        .map(|number| number as u32)
+}
+
 /// Sets a socket option that is a number.
 pub(crate) fn set_option(on: BorrowedFd<'_>, level: i32, option: i32, value: i32) -> Result<(), Errno> {
     let value_at = std::ptr::from_ref(&value) as usize;

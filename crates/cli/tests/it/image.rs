@@ -241,6 +241,25 @@ fn a_registry_gives_what_was_put_into_it() {
     assert_eq!(listed(&site).as_array().unwrap().len(), 1);
 }
 
+/// As many as without an image, wherever the limit lies.
+#[test]
+fn files_are_counted_over_an_image_too() {
+    with_image(|site| {
+        const COUNT: &str = "n=0; while true > f$n; do n=$((n + 1)); done 2> /dev/null; echo $n";
+        let on_disk: &[&str] =
+            if site.mode == Mode::Root { &["--layer", "disk", "--disk", "16M"] } else { &[] };
+        for place in [".", "/tmp"] {
+            for most in ["1", "100"] {
+                for layer in [&[][..], on_disk] {
+                    let call = site.sh(&format!("cd {place}; {COUNT}")).with(IN).with(layer);
+                    let done = call.with(&["--inodes", most, "--changes", "discard"]).done();
+                    assert_eq!(done.out().trim(), most, "{place} {layer:?}: {}", done.err());
+                }
+            }
+        }
+    });
+}
+
 #[test]
 fn an_image_in_use_stays() {
     let site = site();

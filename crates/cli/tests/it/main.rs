@@ -3,6 +3,8 @@
 #[cfg(test)]
 mod alerts;
 #[cfg(test)]
+mod backing;
+#[cfg(test)]
 mod browser;
 #[cfg(test)]
 mod changes;

@@ -10,6 +10,7 @@ use crate::Engine;
 use crate::error::EngineError;
 use crate::record::now_us;
 use cofferdam_model::{Changes, Lifetime, Provenance, SessionId, SessionInfo, Snapshot};
+use cofferdam_runtime_process::{Salvaged, damaged, is_in_file, salvage};
 use cofferdam_store::Home;
 use serde::{Deserialize, Serialize};
 use std::fs::{self, DirBuilder, OpenOptions};
@@ -68,25 +69,27 @@ fn is_at_rest(dir: &Path) -> bool {
     let known = |name: &str| {
         let open_or_dropped = name.chars().all(|c| c.is_ascii_digit()) || name.contains(".dropped-");
         // What was staged counts only beside a journal.
-        open_or_dropped || ["upper", "work", "new", "own", "flat", "staging"].contains(&name)
+        open_or_dropped || ["upper", "work", "new", "own", "flat", "staging", "layer.ext4"].contains(&name)
     };
     entries.flatten().all(|entry| entry.file_name().to_str().is_some_and(known))
 }
 
 impl Engine {
     /// Makes a snapshot of what is left of a session that was killed. The snapshot is written first: whoever tidies up
-    /// meanwhile finds its layer needed, and whoever is killed here leaves it to be moved by the next.
-    pub(crate) fn rescue(&self, session: &SessionId) {
-        let Some(note) = self.note(session) else { return };
+    /// meanwhile finds its layer needed, and whoever is killed here leaves it to be moved by the next. Says whether the
+    /// session's directory is not needed any more.
+    pub(crate) fn rescue(&self, session: &SessionId) -> bool {
+        let Some(note) = self.note(session) else { return true };
         let (own, frozen) = (self.home.layer_dir(session), self.home.frozen_dir());
         let layer = |id: &SessionId| frozen.join(id.as_str()).join("upper");
         let upper = own.join("upper");
-        let has_own = is_at_rest(&own) && fs::read_dir(&upper).is_ok_and(|mut files| files.next().is_some());
+        let in_file = is_at_rest(&own) && is_in_file(&own);
+        let moves = is_at_rest(&own) && fs::read_dir(&upper).is_ok_and(|mut files| files.next().is_some());
         let mut layers: Vec<SessionId> = note.layers.into_iter().filter(|id| layer(id).is_dir()).collect();
-        if has_own {
+        if moves || in_file {
             layers.insert(0, session.clone());
         }
-        let snapshot = Snapshot {
+        let mut snapshot = Snapshot {
             name: name(session),
             session: session.clone(),
             taken_us: now_us(),
@@ -95,13 +98,38 @@ impl Engine {
             since: note.since,
             image: None,
         };
-        let done = snapshot.layers.is_empty() || Shelf::new(self.home.clone()).write(&snapshot).is_ok();
-        let moved = !has_own
-            || DirBuilder::new().recursive(true).mode(0o700).create(frozen.join(session.as_str())).is_ok()
-                && fs::rename(&upper, layer(session)).is_ok();
-        if done && moved {
+        let shelf = Shelf::new(self.home.clone());
+        let done = snapshot.layers.is_empty() || shelf.write(&snapshot).is_ok();
+        let place = || DirBuilder::new().recursive(true).mode(0o700).create(frozen.join(session.as_str()));
+        let moved = match (moves, in_file) {
+            (true, _) => place().is_ok() && fs::rename(&upper, layer(session)).is_ok(),
+            (false, true) => {
+                match place().map_or(Salvaged::Later, |()| salvage(&own, &layer(session), snapshot.since)) {
+                    Salvaged::Files => true,
+                    Salvaged::Nothing | Salvaged::Damaged => {
+                        snapshot.layers.remove(0);
+                        self.told_without_own(&shelf, &snapshot)
+                    }
+                    Salvaged::Later => {
+                        let _ = fs::remove_file(super::shelf::file(&self.home, &snapshot.name));
+                        return false;
+                    }
+                }
+            }
+            (false, false) => true,
+        };
+        // One that could not be read is kept until its session is given up.
+        let kept = damaged(&own).is_some();
+        if done && moved && !kept {
             forget(&self.home, session);
         }
+        !kept
+    }
+
+    /// The snapshot of one that has nothing of its own: what lay beneath it, or none.
+    fn told_without_own(&self, shelf: &Shelf, snapshot: &Snapshot) -> bool {
+        let removed = fs::remove_file(super::shelf::file(&self.home, &snapshot.name));
+        snapshot.layers.is_empty() && removed.is_ok() || shelf.write(snapshot).is_ok()
     }
 
     fn note(&self, session: &SessionId) -> Option<Note> {
@@ -111,10 +139,14 @@ impl Engine {
     /// As it is told, with where its files are.
     pub(super) fn with_files(&self, mut lost: SessionInfo) -> SessionInfo {
         let name = name(&lost.session);
-        if super::shelf::file(&self.home, &name).is_file() {
-            let reason = lost.reason.unwrap_or_default();
-            lost.reason = Some(format!("{reason}; its files are the snapshot `{name}`"));
-        }
+        let told = match super::shelf::file(&self.home, &name).is_file() {
+            true => Some(format!("its files are the snapshot `{name}`")),
+            false => None,
+        };
+        let unread = damaged(&self.home.layer_dir(&lost.session))
+            .map(|file| format!("what it had written lies in {}, which could not be read", file.display()));
+        let reason = [lost.reason.take(), told, unread].into_iter().flatten().collect::<Vec<_>>().join("; ");
+        lost.reason = (!reason.is_empty()).then_some(reason);
         lost
     }
 
@@ -132,7 +164,7 @@ mod tests {
     #[test]
     fn what_was_under_way_is_not_guessed_at() {
         let dir = tempfile::tempdir().unwrap();
-        for name in ["upper", "work", "1", "2.dropped-7", "staging"] {
+        for name in ["upper", "work", "1", "2.dropped-7", "staging", "layer.ext4"] {
             fs::create_dir(dir.path().join(name)).unwrap();
         }
         assert!(is_at_rest(dir.path()));

@@ -212,8 +212,8 @@ impl Supervisor {
         if let Some(name) = &asked.snapshot {
             asked.from = Some(self.from(name, &mut asked.spec).map_err(error)?);
         }
-        if asked.from.is_some() {
-            // They could be told and kept only together with what lies on disk.
+        if asked.from.is_some() && !asked.spec.limits.bound_files() {
+            // They are told and kept together with what lies on disk. Where there is a limit it stays where that holds.
             asked.spec.layer = LayerPlace::Disk;
         }
         asked.spec.check_place().map_err(|e| error(e.into()))?;
@@ -222,7 +222,8 @@ impl Supervisor {
         }
         let name = asked.spec.live.name.clone();
         self.reserve(name.as_deref(), &operator)?;
-        let kind = asked.spec.image.is_none().then(|| Kind::of(&asked.spec));
+        let in_file = asked.spec.layer == LayerPlace::Disk && asked.spec.limits.bound_files();
+        let kind = (asked.spec.image.is_none() && !in_file).then(|| Kind::of(&asked.spec));
         let (opened, told) = sync_channel::<Result<Opened, Reply>>(1);
         let (this, named) = (self.clone(), name.clone());
         let order: Order = Box::new(move |prepared| {
@@ -233,7 +234,7 @@ impl Supervisor {
                 let _ = opened.send(result);
             });
         });
-        // What is prepared has the host's directories.
+        // What is prepared has the host's directories, and its scratch space in memory.
         let started = match kind.and_then(|kind| self.pool.claim(kind)) {
             // It waits for nothing else, and for this once.
             Some(to) => match to.send(order) {

@@ -88,6 +88,7 @@ impl Groups {
             memory: memory.and_then(|path| number(&path)),
             peak_memory: self.peak_memory(),
             processes: processes.and_then(|path| number(&path)),
+            disk: None,
         }
     }
 }

@@ -142,7 +142,13 @@ pub(crate) fn make(dir: &Path, layout: &Layout, owner: Option<(u32, u32)>) -> Re
 pub(crate) fn renew(dir: &Path, layout: &Layout, owner: Option<(u32, u32)>) -> Result<OwnedFd, RuntimeError> {
     let clearing = || io(format!("clear the session's layer in {}", dir.display()));
     for name in ["upper", "work"] {
-        remove_tree(&dir.join(name)).map_err(clearing())?;
+        // Half of a layer would hide what lies beneath it from who finds it.
+        let dropped = dir.join(format!("{name}.dropped-0"));
+        remove_tree(&dropped).map_err(clearing())?;
+        match rustix::fs::rename(dir.join(name), &dropped) {
+            Ok(()) | Err(Errno::NOENT) => remove_tree(&dropped).map_err(clearing())?,
+            Err(errno) => return Err(clearing()(errno)),
+        }
     }
     fill(dir, layout, owner)
 }

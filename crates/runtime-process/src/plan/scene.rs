@@ -31,8 +31,14 @@ pub(super) fn at(path: &Path) -> CString {
 /// of its own would wait for all processors.
 pub(super) fn root(d: &Skeleton<'_>, ops: &mut Vec<Op>) {
     let owner = owner(d.users);
-    let options = format!("mode=0755,{}", size(d.scratch));
-    ops.push(Op::Tmpfs { at: c(d.staging.join("scratch")), options: c(options), attr: Attr::WRITABLE });
+    let scratch = c(d.staging.join("scratch"));
+    ops.push(match d.scratch.in_file {
+        true => Op::MountGiven { at: scratch },
+        false => {
+            let options = c(format!("mode=0755,{}", size(d.scratch)));
+            Op::Tmpfs { at: scratch, options, attr: Attr::WRITABLE }
+        }
+    });
     let root = d.staging.join("root");
     ops.push(Op::Tmpfs {
         at: c(&root),
@@ -67,9 +73,15 @@ pub(super) fn resize(d: &Decided<'_>, made: Scratch, ops: &mut Vec<Op>) {
 }
 
 /// The last that is done to it: whatever is in it now is not the inside's, and neither are those that are yet to come.
-pub(super) fn allow_files(d: &Decided<'_>, to_come: u64, ops: &mut Vec<Op>) {
-    if let Some(more) = d.scratch.allowed {
-        ops.push(Op::AllowFiles { at: c("../scratch"), more: more.saturating_add(to_come) });
+pub(super) fn allow_files(d: &Decided<'_>, scratch: &str, to_come: u64, ops: &mut Vec<Op>) {
+    let allowed = d.scratch.allowed.map(|more| more.saturating_add(to_come));
+    match (d.scratch.in_file, allowed) {
+        (true, files) => {
+            let ballast = c(Path::new(scratch).join("ballast"));
+            ops.push(Op::LeaveRoom { ballast, bytes: d.scratch.bytes, files });
+        }
+        (false, Some(more)) => ops.push(Op::AllowFiles { at: c(scratch), more }),
+        (false, None) => {}
     }
 }
 

@@ -1,21 +1,26 @@
 //! Each step made to fail: what the steps before it did is undone.
 
 use crate::place::Place;
-use cofferdam_model::LayerPlace;
+use cofferdam_model::{Bytes, LayerPlace, Limits};
 use cofferdam_runtime::{Backend, Fault, Network, RuntimeError, SandboxSpec};
 use cofferdam_runtime_process::{ProcessBackend, step_names};
+use cofferdam_testkit::needs_root;
 
 #[test]
 fn a_failing_step_leaves_nothing_behind() {
     let place = Place::new();
-    let kinds = [
-        (LayerPlace::Memory, Network::None),
-        (LayerPlace::Disk, Network::None),
-        (LayerPlace::Memory, Network::Doors),
+    let mut kinds = vec![
+        (LayerPlace::Memory, Network::None, None),
+        (LayerPlace::Disk, Network::None, None),
+        (LayerPlace::Memory, Network::Doors, None),
     ];
-    for (layer, network) in kinds {
+    if needs_root("a loop device") {
+        kinds.push((LayerPlace::Disk, Network::None, Some(Bytes(1 << 20))));
+    }
+    for (layer, network, disk) in kinds {
         for step in step_names() {
-            let spec = SandboxSpec { network, ..place.spec(layer) };
+            let limits = Limits { disk, ..Limits::default() };
+            let spec = SandboxSpec { network, limits, ..place.spec(layer) };
             let session = spec.id.clone();
             let backend = ProcessBackend { fault: Fault(Some(step)), ..ProcessBackend::default() };
             match backend.create(spec) {

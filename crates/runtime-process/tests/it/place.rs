@@ -75,6 +75,11 @@ impl Place {
         }
         assert_eq!(groups_of(session.as_str()), Vec::<PathBuf>::new(), "control groups after {after}");
         assert_eq!(mounts_below(self.root.path()), Vec::<String>::new(), "mounts after {after}");
+        let behind = |device: fs::DirEntry| fs::read_to_string(device.path().join("loop/backing_file")).ok();
+        let attached: Vec<String> =
+            fs::read_dir("/sys/block").into_iter().flatten().flatten().filter_map(behind).collect();
+        let ours = attached.iter().filter(|file| file.starts_with(self.root.path().to_str().unwrap()));
+        assert_eq!(ours.count(), 0, "loop devices after {after}");
         assert_eq!(children(), Vec::<String>::new(), "processes after {after}");
         assert_eq!(fs::read_to_string(self.dir("work/.env")).unwrap(), "SECRET=1");
     }

@@ -2,7 +2,7 @@
 
 use super::op::{Access, Attr, Kept, Op, Resource};
 use super::talk::{Child, DOORS_MAX, Received};
-use crate::{capability, door, graft, landlock, late, mounts, raw, seccomp};
+use crate::{ballast, capability, door, graft, landlock, late, mounts, raw, seccomp};
 use rustix::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use rustix::fs::{CWD, Mode, OFlags};
 use rustix::io::Errno;
@@ -49,6 +49,8 @@ impl Kernel for Linux {
             Op::Tmpfs { at, options, attr } => mounts::tmpfs(at, options, *attr),
             Op::Resize { at, options } => mounts::resize(at, options),
             Op::AllowFiles { at, more } => mounts::allow_files(at, *more),
+            Op::MountGiven { at } => self.mount_given(at),
+            Op::LeaveRoom { ballast, bytes, files } => ballast::leave_room(ballast, *bytes, *files),
             Op::Enter { at } => rustix::process::chdir(at.as_c_str()),
             Op::Dir { at, mode, owner } => make_dir(at, *mode, *owner),
             Op::Whiteout { at } => whiteout(at),
@@ -128,6 +130,10 @@ impl Linux {
             (true, map) => Ok(map.as_ref()),
             (false, _) => Ok(None),
         }
+    }
+
+    fn mount_given(&self, at: &CStr) -> Result<(), Errno> {
+        mounts::attach(self.given.scratch.as_ref().ok_or(Errno::BADF)?.as_fd(), at)
     }
 
     fn carry(&mut self, tree: OwnedFd) -> Result<(), Errno> {

@@ -111,6 +111,17 @@ pub enum Op {
         at: CString,
         more: u64,
     },
+    /// The file system that the supervisor gives, where a memory file system would be.
+    MountGiven {
+        at: CString,
+    },
+    /// So many bytes in a file system that lies in a file, and so many files if that is said: what is free beyond that
+    /// is taken by what is put into this directory, which is made for it.
+    LeaveRoom {
+        ballast: CString,
+        bytes: u64,
+        files: Option<u64>,
+    },
     Enter {
         at: CString,
     },
@@ -284,6 +295,8 @@ impl Op {
             Self::Tmpfs { .. } => "tmpfs",
             Self::Resize { .. } => "resize",
             Self::AllowFiles { .. } => "allow-files",
+            Self::MountGiven { .. } => "mount-given",
+            Self::LeaveRoom { .. } => "leave-room",
             Self::Enter { .. } => "enter",
             Self::Dir { .. } => "dir",
             Self::Whiteout { .. } => "whiteout",
@@ -338,7 +351,12 @@ impl fmt::Display for Op {
             }
             Self::Resize { at, options } => write!(f, " {} ({})", show(at), show(options)),
             Self::AllowFiles { at, more } => write!(f, " {} {more}", show(at)),
+            Self::LeaveRoom { ballast, bytes, files } => {
+                write!(f, " {} {bytes}", show(ballast))?;
+                files.map_or(Ok(()), |files| write!(f, " {files}"))
+            }
             Self::Enter { at }
+            | Self::MountGiven { at }
             | Self::JoinGroup { tasks: at }
             | Self::Proc { at }
             | Self::Devpts { at }

@@ -12,7 +12,6 @@ use std::io::{IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
 
 const GO: u8 = b'!';
-const GO_WITH_IDS: u8 = b'i';
 const LISTENER: u8 = b'l';
 const LAYER: u8 = b'd';
 const DOORS: u8 = b'o';
@@ -56,13 +55,19 @@ pub struct Given<'a> {
     pub id_map: Option<BorrowedFd<'a>>,
     /// The user namespace to end up in.
     pub user_namespace: Option<BorrowedFd<'a>>,
+    /// A file system that is mounted nowhere yet, for the scratch space.
+    pub scratch: Option<BorrowedFd<'a>>,
 }
+
+/// How many there can be.
+const GIVEN: usize = 3;
 
 /// The same as they arrive.
 #[derive(Debug, Default)]
 pub(super) struct Received {
     pub(super) id_map: Option<OwnedFd>,
     pub(super) user_namespace: Option<OwnedFd>,
+    pub(super) scratch: Option<OwnedFd>,
 }
 
 /// The supervisor's end.
@@ -77,25 +82,21 @@ pub(super) struct Child {
 
 impl Child {
     pub(super) fn await_go(&self) -> Result<Received, Errno> {
-        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(2))];
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(GIVEN))];
         let mut control = RecvAncillaryBuffer::new(&mut space);
-        let mut word = [0u8; 1];
+        let mut word = [0u8; 2];
         let mut slices = [IoSliceMut::new(&mut word)];
         let heard =
             rustix::net::recvmsg(&self.socket, &mut slices, &mut control, RecvFlags::CMSG_CLOEXEC)?.bytes;
-        match (heard, word[0]) {
-            (1, GO) => Ok(Received::default()),
-            (1, GO_WITH_IDS) => {
-                let mut rights = control.drain().find_map(|message| match message {
-                    RecvAncillaryMessage::ScmRights(descriptors) => Some(descriptors),
-                    _ => None,
-                });
-                let mut next = || rights.as_mut()?.next();
-                let user_namespace = next();
-                Ok(Received { id_map: next(), user_namespace })
-            }
-            _ => Err(Errno::CANCELED),
+        if (heard, word[0]) != (2, GO) {
+            return Err(Errno::CANCELED);
         }
+        let mut rights = control.drain().find_map(|message| match message {
+            RecvAncillaryMessage::ScmRights(descriptors) => Some(descriptors),
+            _ => None,
+        });
+        let mut next = |bit: usize| if word[1] & 1 << bit == 0 { None } else { rights.as_mut()?.next() };
+        Ok(Received { id_map: next(0), user_namespace: next(1), scratch: next(2) })
     }
 
     pub(super) fn tell_probe(&self, errno: i32) -> Result<(), Errno> {
@@ -154,20 +155,25 @@ impl Child {
 }
 
 impl Supervisor {
-    /// Tells the child to go on, with what it will need.
+    /// Tells the child to go on, with what it will need, and which of it there is.
     pub(super) fn go(&self, given: Given<'_>) -> Result<(), Errno> {
-        let Some(user_namespace) = given.user_namespace else {
-            return rustix::net::send(&self.socket, &[GO], SendFlags::NOSIGNAL).map(drop);
-        };
-        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(2))];
+        let mut which = 0;
+        let mut descriptors = [self.socket.as_fd(); GIVEN];
+        let mut count = 0;
+        for (bit, given) in [given.id_map, given.user_namespace, given.scratch].into_iter().enumerate() {
+            if let Some(given) = given {
+                which |= 1 << bit;
+                descriptors[count] = given;
+                count += 1;
+            }
+        }
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(GIVEN))];
         let mut control = SendAncillaryBuffer::new(&mut space);
-        // The map, which may not be needed, comes last.
-        let descriptors = [user_namespace, given.id_map.unwrap_or(user_namespace)];
-        let count = if given.id_map.is_some() { 2 } else { 1 };
-        if !control.push(SendAncillaryMessage::ScmRights(&descriptors[..count])) {
+        if count > 0 && !control.push(SendAncillaryMessage::ScmRights(&descriptors[..count])) {
             return Err(Errno::NOBUFS);
         }
-        rustix::net::sendmsg(&self.socket, &[IoSlice::new(&[GO_WITH_IDS])], &mut control, SendFlags::NOSIGNAL)
+        let word = [GO, which];
+        rustix::net::sendmsg(&self.socket, &[IoSlice::new(&word)], &mut control, SendFlags::NOSIGNAL)
             .map(drop)
     }
 

@@ -91,6 +91,7 @@ pub(super) fn one(engine: &Engine, session: &SessionId, output: &Output) -> Resu
         usage.memory.map(|bytes| format!("{} of memory", Bytes(bytes))),
         usage.peak_memory.map(|bytes| format!("{} at most", Bytes(bytes))),
         usage.processes.map(|count| format!("{count} processes")),
+        usage.disk.map(|bytes| format!("{} in files", Bytes(bytes))),
     ];
     let known: Vec<String> = known.into_iter().flatten().collect();
     let none = match info.state {
