@@ -30,21 +30,23 @@ pub fn run(data: &Data) -> Table {
     let benign: Vec<&Dojo> = data.dojo.iter().filter(|d| d.attack.is_none() && d.utility).collect();
     // single cases were only ever looked at for the even tasks; the sums of both were seen while the rules were made
     let mut splits: BTreeMap<String, Counts> = BTreeMap::new();
-    let mut thirds: BTreeMap<&str, Counts> = BTreeMap::new();
+    let mut thirds: [(&str, Counts); 2] = [("blind tasks (3 of 4)", Counts::default()), ("late tasks (1 of 4)", Counts::default())];
+    let (mut all, mut halves) = (Counts::default(), Vec::new());
     for (name, odd) in [("odd tasks", true), ("even tasks", false)] {
         let mut half = Counts::default();
         for (dojo, counts) in count(benign.iter().copied().filter(|d| is_odd(&d.task) == odd)) {
             half.add(&counts);
+            all.add(&counts);
             if odd {
-                let third = if is_blind(&dojo.task) { "blind tasks (3 of 4)" } else { "late tasks (1 of 4)" };
-                thirds.entry(third).or_default().add(&counts);
+                thirds[usize::from(!is_blind(&dojo.task))].1.add(&counts);
             }
             splits.entry(format!("suite {}", dojo.suite)).or_default().add(&counts);
             splits.entry(format!("model {}", dojo.pipeline)).or_default().add(&counts);
         }
-        report(&mut table, name, &half);
+        halves.push((name, half));
     }
-    for (name, counts) in &thirds {
+    report(&mut table, "all tasks", &all);
+    for (name, counts) in halves.iter().chain(&thirds) {
         report(&mut table, name, counts);
     }
     // splits that nothing was chosen by
@@ -128,11 +130,12 @@ fn count<'d>(runs: impl Iterator<Item = &'d Dojo>) -> Vec<(&'d Dojo, Counts)> {
         for value in &picked {
             let tally = counts.truths.entry(value.kind).or_default();
             tally.1 += 1;
-            if flagged(&report, &value.range) {
+            let found = flagged(&report, &value.range);
+            if found {
                 tally.0 += 1;
                 dump::say("TRUE FLAGGED", case.dojo, (&case.dojo.run, case.answer), &value.range, &report);
             }
-            dump::value(("true", value.kind), case.dojo, (&case.dojo.run, &value.range), &value.range, false);
+            dump::value(("true", value.kind), case.dojo, (&case.dojo.run, &value.range), &value.range, (false, found));
             let said = &case.answer[value.range.clone()];
             let swaps = [
                 ("fresh", fresh(value.kind, said, &case.told, &mut rng)),
@@ -225,7 +228,7 @@ impl Counts {
             tally.0 += usize::from(found);
             tally.1 += 1;
         }
-        dump::value((how, value.kind), case.dojo, (run, range), &value.range, open);
+        dump::value((how, value.kind), case.dojo, (run, range), &value.range, (open, found));
         if !found {
             let what = if open { format!("{how}, open") } else { how.to_owned() };
             dump::say(&what, case.dojo, (run, text), range, report);
