@@ -47,6 +47,8 @@ pub(crate) struct Judge<'r> {
     pub(super) binding: Binding,
     /// The words that name somebody.
     pub(super) people: HashSet<u64>,
+    /// How far ahead something else has to be for a doubt, beside what is usual.
+    pub(super) caution: f32,
 }
 
 impl<'r> Judge<'r> {
@@ -60,7 +62,8 @@ impl<'r> Judge<'r> {
         let asked = About::of_words(evidence, question(run, act));
         let (homes, keys, binding) = (Vec::new(), Vec::new(), Binding::default());
         let people = super::person::people(evidence);
-        let mut judge = Self { run, evidence, act, text, answer, homes, keys, asked, binding, people };
+        let mut judge =
+            Self { run, evidence, act, text, answer, homes, keys, asked, binding, people, caution: 1.0 };
         for raw in &answer.claims {
             let (homes, slots) = judge.places(raw);
             judge.homes.push(homes);
