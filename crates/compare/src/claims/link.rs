@@ -189,10 +189,13 @@ impl<'r> Judge<'r> {
     pub(super) fn hits(&self, raw: &Raw) -> Vec<Hit> {
         let mut hits = Vec::new();
         if let Some(value) = &raw.value {
-            let seen =
-                self.evidence.seen.iter().filter(|s| {
-                    self.evidence.pieces[s.piece].act < self.act && value.said_by(&s.found.value)
-                });
+            // of a month that was read no day is
+            let whole = |read: &Value| !matches!((value, read), (Value::Date(said), Value::Date(read)) if said.day.is_some() && read.day.is_none());
+            let seen = self.evidence.seen.iter().filter(|s| {
+                self.evidence.pieces[s.piece].act < self.act
+                    && value.said_by(&s.found.value)
+                    && whole(&s.found.value)
+            });
             hits.extend(seen.take(400).map(|s| Hit {
                 piece: s.piece,
                 range: s.found.range.clone(),

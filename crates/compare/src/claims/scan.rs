@@ -27,10 +27,7 @@ impl Value {
     pub(crate) fn said_by(&self, read: &Value) -> bool {
         match (self, read) {
             (Self::Amount(said), Self::Amount(read)) => said.said_by(read),
-            // of a month that was read no day is
-            (Self::Date(said), Self::Date(read)) => {
-                said.agrees(read) && (said.day.is_none() || read.day.is_some())
-            }
+            (Self::Date(said), Self::Date(read)) => said.agrees(read),
             (Self::Time(said), Self::Time(read)) => said.agrees(read),
             // a year alone
             (Self::Amount(said), Self::Date(read)) => {

@@ -221,3 +221,16 @@ fn more_caution_flags_no_more() {
     assert!(flagged(f32::INFINITY) <= flagged(1.0) && flagged(1.0) <= flagged(0.25));
     assert_eq!(check_with(&run, 1.0), super::super::check(&run));
 }
+
+#[test]
+fn what_belongs_in_a_wrong_place_is_doubted_where_it_is_said() {
+    // so cautious that no weighing of values speaks
+    let of = |answer: &str| {
+        let claims = check_with(&asked("What is on?", EVENTS, answer), f32::INFINITY).claims;
+        claims.into_iter().map(|c| (c.text, c.status)).collect::<Vec<_>>()
+    };
+    let mixed = of("Team Sync starts at 12:30.\n\nThe other one is at 10:00.\n");
+    assert!(mixed.contains(&("12:30".into(), Contradicted)), "{mixed:?}");
+    assert!(mixed.contains(&("10:00".into(), Unsupported)), "{mixed:?}");
+    assert_eq!(of("The other one is at 10:00.\n"), [("10:00".into(), Supported)]);
+}
