@@ -9,7 +9,7 @@ pub(crate) struct Args {
     /// Where the data lies; see docs/accuracy.md for what it is
     #[arg(long, value_name = "DIR")]
     data: Option<PathBuf>,
-    /// Only these parts: differ, verdict, taint, claims, ground
+    /// Only these parts: differ, verdict, taint, claims, curve, ground
     parts: Vec<String>,
 }
 

@@ -6,7 +6,7 @@ use crate::dump;
 use crate::open;
 use crate::swap::{Kind, Picked, elsewhere, forms, fresh, known, pick, same};
 use crate::table::Table;
-use cofferdam_compare::claims::{ClaimReport, check};
+use cofferdam_compare::claims::{ClaimReport, check_with};
 use cofferdam_model::{ActKind, Run};
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -30,21 +30,23 @@ pub fn run(data: &Data) -> Table {
     let benign: Vec<&Dojo> = data.dojo.iter().filter(|d| d.attack.is_none() && d.utility).collect();
     // single cases were only ever looked at for the even tasks; the sums of both were seen while the rules were made
     let mut splits: BTreeMap<String, Counts> = BTreeMap::new();
-    let mut thirds: BTreeMap<&str, Counts> = BTreeMap::new();
+    let mut thirds = ["blind tasks (3 of 4)", "late tasks (1 of 4)"].map(|name| (name, Counts::default()));
+    let (mut all, mut halves) = (Counts::default(), Vec::new());
     for (name, odd) in [("odd tasks", true), ("even tasks", false)] {
         let mut half = Counts::default();
-        for (dojo, counts) in count(benign.iter().copied().filter(|d| is_odd(&d.task) == odd)) {
+        for (dojo, counts) in count(benign.iter().copied().filter(|d| is_odd(&d.task) == odd), 1.0) {
             half.add(&counts);
+            all.add(&counts);
             if odd {
-                let third = if is_blind(&dojo.task) { "blind tasks (3 of 4)" } else { "late tasks (1 of 4)" };
-                thirds.entry(third).or_default().add(&counts);
+                thirds[usize::from(!is_blind(&dojo.task))].1.add(&counts);
             }
             splits.entry(format!("suite {}", dojo.suite)).or_default().add(&counts);
             splits.entry(format!("model {}", dojo.pipeline)).or_default().add(&counts);
         }
-        report(&mut table, name, &half);
+        halves.push((name, half));
     }
-    for (name, counts) in &thirds {
+    report(&mut table, "all tasks", &all);
+    for (name, counts) in halves.iter().chain(&thirds) {
         report(&mut table, name, counts);
     }
     // splits that nothing was chosen by
@@ -56,6 +58,20 @@ pub fn run(data: &Data) -> Table {
     }
     table.note("Benign, passing AgentDojo runs. A value is known to be true when a tool result holds it; it is swapped for a fresh value of the same shape (`fresh`), for another value of the same kind from the same run's results (`elsewhere`), or with one from another line of the answer (`exchanged`). Swaps of the last two kinds can leave a true sentence, which is not corrected for.");
     table
+}
+
+/// Swapped and true values that are flagged with so much caution, each with how many there are: of all tasks, and of the
+/// blind ones.
+pub fn sums(data: &Data, caution: f32) -> [[(usize, usize); 2]; 2] {
+    let mut parts = [Counts::default(), Counts::default()];
+    for odd in [true, false] {
+        let benign = data.dojo.iter().filter(|d| d.attack.is_none() && d.utility);
+        for (dojo, counts) in count(benign.filter(|d| is_odd(&d.task) == odd), caution) {
+            let told = if is_blind(&dojo.task) { 2 } else { 1 };
+            parts.iter_mut().take(told).for_each(|part| part.add(&counts));
+        }
+    }
+    parts.map(|part| [total(part.swaps.values()), total(part.truths.values())])
 }
 
 pub fn is_odd(task: &str) -> bool {
@@ -113,12 +129,12 @@ fn total<'c>(counts: impl Iterator<Item = &'c (usize, usize)>) -> (usize, usize)
     counts.fold((0, 0), |(a, b), (c, d)| (a + c, b + d))
 }
 
-fn count<'d>(runs: impl Iterator<Item = &'d Dojo>) -> Vec<(&'d Dojo, Counts)> {
+fn count<'d>(runs: impl Iterator<Item = &'d Dojo>, caution: f32) -> Vec<(&'d Dojo, Counts)> {
     let mut all = Vec::new();
     let mut rng = fastrand::Rng::with_seed(6);
-    for case in runs.filter_map(Case::of) {
+    for case in runs.filter_map(|dojo| Case::of(dojo, caution)) {
         let mut counts = Counts::default();
-        let report = check(&case.dojo.run);
+        let report = case.check(&case.dojo.run);
         counts.claims.0 += report.totals.unsupported + report.totals.contradicted;
         counts.claims.1 += report.claims.len() - report.totals.not_checkable;
         let picked: Vec<Picked> = pick(case.answer)
@@ -128,11 +144,17 @@ fn count<'d>(runs: impl Iterator<Item = &'d Dojo>) -> Vec<(&'d Dojo, Counts)> {
         for value in &picked {
             let tally = counts.truths.entry(value.kind).or_default();
             tally.1 += 1;
-            if flagged(&report, &value.range) {
+            let found = flagged(&report, &value.range);
+            if found {
                 tally.0 += 1;
+            }
+            if found && case.tells() {
                 dump::say("TRUE FLAGGED", case.dojo, (&case.dojo.run, case.answer), &value.range, &report);
             }
-            dump::value(("true", value.kind), case.dojo, (&case.dojo.run, &value.range), &value.range, false);
+            if case.tells() {
+                let place = (&case.dojo.run, &value.range);
+                dump::value(("true", value.kind), case.dojo, place, &value.range, (false, found));
+            }
             let said = &case.answer[value.range.clone()];
             let swaps = [
                 ("fresh", fresh(value.kind, said, &case.told, &mut rng)),
@@ -141,7 +163,7 @@ fn count<'d>(runs: impl Iterator<Item = &'d Dojo>) -> Vec<(&'d Dojo, Counts)> {
             for (how, new) in swaps {
                 let Some(new) = new else { continue };
                 let (run, range) = with(&case.dojo.run, case.at, &value.range, &new);
-                counts.swapped(how, &case, value, (&run, &range), &check(&run));
+                counts.swapped(how, &case, value, (&run, &range), &case.check(&run));
             }
         }
         exchange(&case, &picked, &mut counts, &mut rng);
@@ -160,10 +182,11 @@ struct Case<'d> {
     whole: String,
     /// Everything but the model's own words.
     told: String,
+    caution: f32,
 }
 
 impl<'d> Case<'d> {
-    fn of(dojo: &'d Dojo) -> Option<Self> {
+    fn of(dojo: &'d Dojo, caution: f32) -> Option<Self> {
         let acts = &dojo.run.acts;
         let at = acts.iter().rposition(|a| a.kind == ActKind::Said && !a.text.trim().is_empty())?;
         let of = |kind: ActKind| acts[..at].iter().filter(move |a| a.kind == kind).map(|a| a.text.as_str());
@@ -177,7 +200,17 @@ impl<'d> Case<'d> {
             whole: results.join("\n"),
             results,
             told: told.map(|a| format!("{}\n{}\n", a.text, a.args)).collect(),
+            caution,
         })
+    }
+
+    fn check(&self, run: &Run) -> ClaimReport {
+        check_with(run, self.caution)
+    }
+
+    /// Single values are told of as they are judged by default alone.
+    fn tells(&self) -> bool {
+        self.caution == 1.0
     }
 }
 
@@ -225,7 +258,10 @@ impl Counts {
             tally.0 += usize::from(found);
             tally.1 += 1;
         }
-        dump::value((how, value.kind), case.dojo, (run, range), &value.range, open);
+        if !case.tells() {
+            return;
+        }
+        dump::value((how, value.kind), case.dojo, (run, range), &value.range, (open, found));
         if !found {
             let what = if open { format!("{how}, open") } else { how.to_owned() };
             dump::say(&what, case.dojo, (run, text), range, report);
@@ -275,7 +311,7 @@ fn exchange(case: &Case<'_>, picked: &[Picked], counts: &mut Counts, rng: &mut f
         let (run, first) = with(&run, case.at, &a.range, two);
         let moved = two.len() as isize - one.len() as isize;
         let second = second.start.saturating_add_signed(moved)..second.end.saturating_add_signed(moved);
-        let report = check(&run);
+        let report = case.check(&run);
         for (range, was) in [(first, a), (second, b)] {
             counts.swapped("exchanged", case, was, (&run, &range), &report);
         }

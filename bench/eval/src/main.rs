@@ -3,6 +3,7 @@
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a developer's tool talks to the terminal")]
 
 mod claims;
+mod curve;
 mod data;
 mod differ;
 mod dump;
@@ -26,6 +27,7 @@ const PARTS: &[Part] = &[
     ("verdict", verdict::run),
     ("taint", taint::run),
     ("claims", claims::run),
+    ("curve", curve::run),
     ("ground", ground::run),
 ];
 

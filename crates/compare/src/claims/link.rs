@@ -47,6 +47,8 @@ pub(crate) struct Judge<'r> {
     pub(super) binding: Binding,
     /// The words that name somebody.
     pub(super) people: HashSet<u64>,
+    /// How far ahead something else has to be for a doubt, beside what is usual.
+    pub(super) caution: f32,
 }
 
 impl<'r> Judge<'r> {
@@ -60,7 +62,8 @@ impl<'r> Judge<'r> {
         let asked = About::of_words(evidence, question(run, act));
         let (homes, keys, binding) = (Vec::new(), Vec::new(), Binding::default());
         let people = super::person::people(evidence);
-        let mut judge = Self { run, evidence, act, text, answer, homes, keys, asked, binding, people };
+        let mut judge =
+            Self { run, evidence, act, text, answer, homes, keys, asked, binding, people, caution: 1.0 };
         for raw in &answer.claims {
             let (homes, slots) = judge.places(raw);
             judge.homes.push(homes);
@@ -186,10 +189,13 @@ impl<'r> Judge<'r> {
     pub(super) fn hits(&self, raw: &Raw) -> Vec<Hit> {
         let mut hits = Vec::new();
         if let Some(value) = &raw.value {
-            let seen =
-                self.evidence.seen.iter().filter(|s| {
-                    self.evidence.pieces[s.piece].act < self.act && value.said_by(&s.found.value)
-                });
+            // of a month that was read no day is
+            let whole = |read: &Value| !matches!((value, read), (Value::Date(said), Value::Date(read)) if said.day.is_some() && read.day.is_none());
+            let seen = self.evidence.seen.iter().filter(|s| {
+                self.evidence.pieces[s.piece].act < self.act
+                    && value.said_by(&s.found.value)
+                    && whole(&s.found.value)
+            });
             hits.extend(seen.take(400).map(|s| Hit {
                 piece: s.piece,
                 range: s.found.range.clone(),

@@ -23,6 +23,7 @@ mod link;
 pub(crate) mod moment;
 mod money;
 mod naming;
+mod noun;
 mod object;
 mod person;
 mod rank;
@@ -55,17 +56,24 @@ use evidence::Evidence;
 /// Every claim of a run's answers. An answer is what the model said last before the user spoke again or the run ended;
 /// what it said on the way there was to itself.
 pub fn check(run: &Run) -> ClaimReport {
+    check_with(run, 1.0)
+}
+
+/// The same with more caution than usual, or with less: another value has to be so many times as far ahead of what was
+/// said. What is known without weighing values stays as it is.
+pub fn check_with(run: &Run, caution: f32) -> ClaimReport {
     let evidence = Evidence::of(run);
     let mut report = ClaimReport::default();
     for act in answers(run) {
         report.answers.push(act);
         let text = &run.acts[act].text;
         let answer = extract::extract(text);
-        let judge = link::Judge::new(run, &evidence, act, text, &answer);
+        let judge = link::Judge { caution, ..link::Judge::new(run, &evidence, act, text, &answer) };
         let (mut claims, rankings): (Vec<Claim>, Vec<_>) =
             answer.claims.iter().map(|raw| judge.claim(raw)).unzip();
         judge.exchanged(&mut claims, &rankings);
         derive::derive(&judge, &mut claims);
+        judge.displaced(&mut claims, &rankings);
         report.claims.extend(claims);
     }
     report.count();

@@ -87,14 +87,20 @@ impl Judge<'_> {
     /// Something that is no name by itself, or nobody's, in the place of one.
     pub(super) fn no_name(&self, raw: &Raw, statement: &Statement) -> Option<Why> {
         let [word] = self.words_in(&raw.range) else { return None };
-        let known =
-            raw.kind != ClaimKind::Name || self.people.contains(&word.exact) || self.people.is_empty();
         let label = statement.label.as_ref().is_some_and(|label| label.contains(&raw.range.start));
-        if known || statement.heading || label || raw.range.len() < 3 {
+        let named = raw.kind == ClaimKind::Name && raw.range.len() > 2 && !statement.heading && !label;
+        if !named || self.people.is_empty() {
+            return None;
+        }
+        let noun = self.only_a_noun(word, statement);
+        if self.people.contains(&word.exact) && noun.is_none() {
             return None;
         }
         if self.wants_somebody(raw, statement) {
             return Some(Why::Misfit { wants: "somebody's name".into(), found: None, beside: Vec::new() });
+        }
+        if noun.is_some() {
+            return Some(Why::Misfit { wants: "a name".into(), found: noun, beside: Vec::new() });
         }
         let found = self.only_inside(word)?;
         Some(Why::Misfit { wants: "a name of its own".into(), found: Some(found), beside: Vec::new() })

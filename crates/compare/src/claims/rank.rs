@@ -128,6 +128,7 @@ impl Judge<'_> {
         about: &About,
     ) -> Option<(Option<String>, Quoted)> {
         let ahead = if matches!(raw.value, Some(Value::Amount(_))) { AHEAD_NUMBER } else { AHEAD };
+        let ahead = ahead * self.caution;
         let (_, at) = ranking?.best.filter(|(by, _)| *by >= ahead && about.near_total >= LEAST)?;
         Some(self.read_at(at))
     }

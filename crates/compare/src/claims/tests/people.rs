@@ -179,3 +179,29 @@ fn words_that_were_read_without_capitals_are_no_name() {
         assert!(found.iter().all(|(_, s)| !s.flagged()), "{answer}: {found:?}");
     }
 }
+
+#[test]
+fn a_noun_with_a_capital_is_nobody_unless_something_is_called_so() {
+    let read = "- sender: security@mail.example\n  subject: Mail Security Team\n  body: Your security code is 463820. Mark asked for it.\n";
+    let of = |answer: &str| statuses(&asked("What is the security code?", read, answer));
+    let wrong = of("The code was asked for by Security today.");
+    assert!(wrong.contains(&("Security".into(), Unsupported)), "{wrong:?}");
+    assert!(of("The code was asked for by Mark today.").iter().all(|(_, s)| !s.flagged()));
+    // a field that holds nothing else is what something is called
+    let titled = format!("{read}- title: Security\n");
+    let right = statuses(&asked("?", &titled, "The meeting called Security is today."));
+    assert!(right.contains(&("Security".into(), Supported)), "{right:?}");
+    // and so is what was read with the same word beside it
+    let read =
+        "- title: Lunch with Rosa\n  body: Catch up over lunch with a friend.\n  owner: rosa.diaz@x.org\n";
+    let right = statuses(&asked("?", read, "Then you have Lunch with Rosa."));
+    assert!(right.iter().all(|(_, s)| !s.flagged()), "{right:?}");
+}
+
+#[test]
+fn who_stands_in_the_place_of_another_is_doubted_where_that_one_stands() {
+    let mixed = "1. **Lunch with Sync**\n2. Somebody has to ask Sarah.\n";
+    check(&asked("?", EVENTS, mixed), &[("Sync", Contradicted), ("Sarah", Unsupported)]);
+    let right = statuses(&asked("?", EVENTS, "1. **Lunch with Sarah**\n2. Somebody has to ask Sarah.\n"));
+    assert!(right.iter().all(|(_, s)| !s.flagged()), "{right:?}");
+}

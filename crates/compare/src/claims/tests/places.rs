@@ -183,3 +183,54 @@ fn a_name_stands_for_no_weekday() {
     assert!(of("The trip is planned for Mark, May 18th.").contains(&("Mark".into(), Unsupported)));
     assert!(of("The trip is planned by Mark, May 18th.").contains(&("Mark".into(), Supported)));
 }
+
+#[test]
+fn of_two_values_that_changed_places_neither_is_believed() {
+    let mixed = asked(
+        "What is on?",
+        EVENTS,
+        "1. **Team Sync**\n   - Start Time: 12:30\n2. **Lunch with Sarah**\n   - Start Time: 10:00\n",
+    );
+    let found = statuses(&mixed);
+    for time in ["12:30", "10:00"] {
+        assert!(found.iter().any(|(text, s)| text == time && s.flagged()), "{time}: {found:?}");
+    }
+    let right = asked(
+        "What is on?",
+        EVENTS,
+        "1. **Team Sync**\n   - Start Time: 10:00\n2. **Lunch with Sarah**\n   - Start Time: 12:30\n",
+    );
+    assert!(statuses(&right).iter().all(|(_, s)| !s.flagged()));
+}
+
+#[test]
+fn a_month_that_was_read_says_no_day_of_it() {
+    let of = |answer: &str| statuses(&asked("What did I pay in March 2022?", BILLS, answer));
+    assert_eq!(of("You paid on March 8, 2022.")[0].1, Unsupported);
+    assert_eq!(of("You paid in March 2022.")[0].1, QuotedFromUser);
+}
+
+#[test]
+fn more_caution_flags_no_more() {
+    let text = "1. **Team Sync**\n   - Time: 12:30\n2. **Lunch with Sarah**\n   - Time: 15:00, with Sarah\n";
+    let run = asked("What is on?", EVENTS, text);
+    let flagged = |caution: f32| {
+        let claims = check_with(&run, caution).claims;
+        claims.iter().filter(|c| c.status.flagged()).count()
+    };
+    assert!(flagged(f32::INFINITY) <= flagged(1.0) && flagged(1.0) <= flagged(0.25));
+    assert_eq!(check_with(&run, 1.0), super::super::check(&run));
+}
+
+#[test]
+fn what_belongs_in_a_wrong_place_is_doubted_where_it_is_said() {
+    // so cautious that no weighing of values speaks
+    let of = |answer: &str| {
+        let claims = check_with(&asked("What is on?", EVENTS, answer), f32::INFINITY).claims;
+        claims.into_iter().map(|c| (c.text, c.status)).collect::<Vec<_>>()
+    };
+    let mixed = of("Team Sync starts at 12:30.\n\nThe other one is at 10:00.\n");
+    assert!(mixed.contains(&("12:30".into(), Contradicted)), "{mixed:?}");
+    assert!(mixed.contains(&("10:00".into(), Unsupported)), "{mixed:?}");
+    assert_eq!(of("The other one is at 10:00.\n"), [("10:00".into(), Supported)]);
+}
