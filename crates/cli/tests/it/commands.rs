@@ -58,7 +58,8 @@ fn the_commands_are_these() {
       session      Make, see, use and change sessions that live
       conflict     See and take what a commit left out, because it was changed
                    outside as well
-      mcp          Judge and record what tools do
+      mcp          Be an MCP server whose tools are a sandbox; or put one that is
+                   there into a sandbox
       record       Run a suite and store its traces as the baseline
       gate         Run a suite, compare it with its baseline, and say pass, fail or
                    review
