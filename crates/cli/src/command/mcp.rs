@@ -31,7 +31,9 @@ fn serve(engine: &Engine, own: Own, output: &Output) -> Result<u8, Failure> {
     let keeps = spec.changes == Changes::Keep;
     let shown_at = spec.shown_at.clone();
     let session = engine.create_session(spec, BY.into(), durable, own.stay.from)?;
-    let attendance = engine.attend(&session)?;
+    // Without it nothing would end the session but its time.
+    let attendance =
+        engine.attend(&session).inspect_err(|_| _ = engine.kill_session(&session, Some(Changes::Discard)))?;
     let workdir = match shown_at {
         Some(place) => place,
         None => engine.session(&session)?.workdir,
