@@ -7,6 +7,7 @@ use crate::standing::{Command, Standing};
 use crate::stop::Stop;
 use cofferdam_guest::wire;
 use cofferdam_model::{Body, Exit, SessionChanged, SessionSpec, Usage};
+use cofferdam_sys::signal::suspend_here;
 use cofferdam_sys::terminal::RawMode;
 use std::os::fd::AsFd;
 
@@ -29,13 +30,14 @@ pub(crate) fn command(
         argv: spec.command.clone(),
         user: spec.user,
         tty: tty.then_some(size),
+        stops: matches!(heard, Heard::Signals(_)),
         timeout: spec.limits.timeout,
         output: spec.limits.output,
         cwd: standing.image.as_ref().and_then(|image| image.cwd(&spec.command)),
         who: standing.image.as_ref().and_then(|image| image.who(&spec)),
         ..Command::default()
     };
-    let _raw = keyboard.as_ref().and_then(|fd| RawMode::enter(fd.as_fd()).ok());
+    let mut raw = keyboard.as_ref().and_then(|fd| RawMode::enter(fd.as_fd()).ok());
     let mut browser = standing.start_browser(&mut relay, &spec)?;
     let (id, exec) = standing.start(&mut relay, &spec, &asked, Io::Descriptors(stdio))?;
     meanwhile();
@@ -53,6 +55,13 @@ pub(crate) fn command(
                 stopped = Some(Stop::new()?);
             }
             _ => {}
+        }
+        if turn.stopped.contains(&id) {
+            // The terminal is somebody else's for as long as we are stopped.
+            drop(raw.take());
+            suspend_here();
+            raw = keyboard.as_ref().and_then(|fd| RawMode::enter(fd.as_fd()).ok());
+            relay.resume_at(id, keyboard.as_ref().and_then(|fd| current_size(fd.as_fd())))?;
         }
         if let Some(unheeded) = turn.unheeded {
             let body =

@@ -38,6 +38,9 @@ pub(crate) fn forward(
             if let Some(size) = current_size(rustix::stdio::stdin()).filter(|_| tty) {
                 relay.resize(id, size)?;
             }
+        } else if arrived.is(Signal::TSTP) && tty {
+            // As if it was typed at the command's own terminal: we follow when it has stopped.
+            relay.signal(id, Signal::TSTP.as_raw() as u8)?;
         } else if arrived.is(Signal::TSTP) {
             // Nobody inside could stop it: its process group is an orphan there, and the kernel stops no such.
             relay.rest(id)?;
@@ -54,8 +57,10 @@ pub(crate) fn forward(
 
 pub(crate) fn listen(tty: bool) -> Result<Signals, EngineError> {
     let mut all = FORWARDED.to_vec();
-    // On a terminal of its own, what stops a command is typed there, and this one is ours as we have set it.
-    all.push(if tty { Signal::WINCH } else { Signal::TSTP });
+    all.push(Signal::TSTP);
+    if tty {
+        all.push(Signal::WINCH);
+    }
     // What we were started to let pass, as by `nohup`, the command would have let pass.
     all.retain(|signal| !is_ignored(*signal));
     Signals::listen(&all)

@@ -60,6 +60,8 @@ pub(crate) struct Command {
     /// Somebody else than those two, by the inside's own accounts, with the groups.
     pub(crate) who: Option<(Identity, Vec<u32>)>,
     pub(crate) tty: Option<wire::Size>,
+    /// Who sits at that terminal can be stopped with it.
+    pub(crate) stops: bool,
     pub(crate) timeout: Option<Span>,
     pub(crate) output: Option<Bytes>,
     /// How much of its output is passed on.
@@ -146,7 +148,7 @@ impl Standing {
             cwd: cwd.as_os_str().as_bytes(),
             // Elsewhere the guest is that user already.
             user: (spec.profile == Profile::Box).then_some(user),
-            tty: command.tty,
+            tty: command.tty.map(|size| wire::Tty { size, stops: command.stops }),
             stdin: if io.has_input() { wire::Stdin::Piped } else { wire::Stdin::Null },
         };
         let timeout = command.timeout.map(|span| span.0);

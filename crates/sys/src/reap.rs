@@ -1,4 +1,4 @@
-//! Taking leave of children: any of them, without waiting, with what each has cost.
+//! Taking leave of children: any of them, without waiting, with what each has cost. And hearing that one was stopped.
 
 use crate::syscall::{number, syscall};
 use rustix::io::Errno;
@@ -36,15 +36,30 @@ struct Rusage {
     rest: [i64; 13],
 }
 
-/// A child that has ended, if there is one.
-pub fn reap() -> Result<Option<Ended>, Errno> {
+/// What has become of a child.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Change {
+    Ended(Ended),
+    /// Until somebody lets it go on.
+    Stopped(Pid),
+}
+
+const WNOHANG: usize = 1;
+const WUNTRACED: usize = 2;
+
+/// A child that has ended or was stopped, if there is one.
+pub fn reap() -> Result<Option<Change>, Errno> {
     const ANY: usize = usize::MAX;
-    const WNOHANG: usize = 1;
-    wait(ANY, WNOHANG)
+    wait(ANY, WNOHANG | WUNTRACED)
+}
+
+/// As `reap`, of this child alone.
+pub fn look_at(pid: Pid) -> Result<Option<Change>, Errno> {
+    wait(pid.as_raw_nonzero().get() as usize, WNOHANG | WUNTRACED)
 }
 
 /// Waits for one child that is known to be ending.
-pub(crate) fn reap_one(pid: Pid) -> Result<Option<Ended>, Errno> {
+pub(crate) fn reap_one(pid: Pid) -> Result<Option<Change>, Errno> {
     loop {
         match wait(pid.as_raw_nonzero().get() as usize, 0) {
             Err(Errno::INTR) => (),
@@ -53,7 +68,7 @@ pub(crate) fn reap_one(pid: Pid) -> Result<Option<Ended>, Errno> {
     }
 }
 
-fn wait(who: usize, options: usize) -> Result<Option<Ended>, Errno> {
+fn wait(who: usize, options: usize) -> Result<Option<Change>, Errno> {
     let (mut status, mut usage) = (0_i32, Rusage::default());
     let (to_status, to_usage) = (&raw mut status, &raw mut usage);
     // SAFETY: both pointers are to live memory of the kernel's layout for them.
@@ -63,14 +78,18 @@ fn wait(who: usize, options: usize) -> Result<Option<Ended>, Errno> {
         Err(errno) => return Err(errno),
     };
     let Some(pid) = Pid::from_raw(pid as i32) else { return Ok(None) };
-    Ok(Some(Ended { pid, status: decode(status), usage: usage.into() }))
+    Ok(Some(match decode(status) {
+        Some(status) => Change::Ended(Ended { pid, status, usage: usage.into() }),
+        None => Change::Stopped(pid),
+    }))
 }
 
-/// Stopped children are not asked for, so a status is an exit or a signal.
-const fn decode(status: i32) -> Status {
+/// Nothing of one that was stopped.
+const fn decode(status: i32) -> Option<Status> {
     match status & 0x7f {
-        0 => Status::Code((status >> 8) as u8),
-        signal => Status::Signal { signal: signal as u8, core: status & 0x80 != 0 },
+        0x7f => None,
+        0 => Some(Status::Code((status >> 8) as u8)),
+        signal => Some(Status::Signal { signal: signal as u8, core: status & 0x80 != 0 }),
     }
 }
 
@@ -91,9 +110,10 @@ mod tests {
 
     #[test]
     fn statuses() {
-        assert_eq!(decode(0), Status::Code(0));
-        assert_eq!(decode(0x2a00), Status::Code(42));
-        assert_eq!(decode(9), Status::Signal { signal: 9, core: false });
-        assert_eq!(decode(0x8b), Status::Signal { signal: 11, core: true });
+        assert_eq!(decode(0), Some(Status::Code(0)));
+        assert_eq!(decode(0x2a00), Some(Status::Code(42)));
+        assert_eq!(decode(9), Some(Status::Signal { signal: 9, core: false }));
+        assert_eq!(decode(0x8b), Some(Status::Signal { signal: 11, core: true }));
+        assert_eq!(decode(0x147f), None, "stopped by signal 20");
     }
 }

@@ -56,7 +56,9 @@ mod tests {
             let null = std::fs::File::open("/dev/null").unwrap();
             let argv = vec![c"/bin/sleep".to_owned(), c"30".to_owned()];
             let (env, cwd, stdio) = (Vec::new(), c"/".to_owned(), [null.as_fd(); 3]);
-            let child = spawn(Command { argv, env, cwd, stdio, terminal: false, user: None }).unwrap();
+            let child =
+                spawn(Command { argv, env, cwd, stdio, place: crate::spawn::Place::Apart, user: None })
+                    .unwrap();
             assert_eq!(policy(&child.as_raw_nonzero().to_string()), "0");
             rustix::process::kill_process(child, rustix::process::Signal::KILL).unwrap();
             rustix::process::waitpid(Some(child), rustix::process::WaitOptions::empty()).unwrap();

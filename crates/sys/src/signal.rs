@@ -38,6 +38,11 @@ impl Mask {
         self.change(SIG_BLOCK)
     }
 
+    fn unblock(self) -> Result<Self, Errno> {
+        const SIG_UNBLOCK: usize = 1;
+        self.change(SIG_UNBLOCK)
+    }
+
     fn change(self, how: usize) -> Result<Self, Errno> {
         let mut before = 0_u64;
         let (new, old) = (&raw const self.0, &raw mut before);
@@ -61,6 +66,19 @@ pub fn is_ignored(signal: Signal) -> bool {
 pub fn stop_here() {
     // Fails for nobody who sends it to itself.
     let _ = rustix::process::kill_process(rustix::process::getpid(), Signal::STOP);
+}
+
+/// Stops this process as Ctrl-Z does, until somebody wakes it: not where nobody could, who the kernel knows, and not where
+/// it was started to let that pass. This thread may have the signal blocked.
+pub fn suspend_here() {
+    let stop = Signal::TSTP;
+    let Ok(before) = Mask::of(&[stop]).unblock() else { return };
+    let thread = rustix::thread::gettid().as_raw_nonzero().get() as usize;
+    let process = rustix::process::getpid().as_raw_nonzero().get() as usize;
+    // To this thread, so that it has happened when this returns.
+    // SAFETY: takes no pointers.
+    let _ = unsafe { syscall(number::TGKILL, [process, thread, stop.as_raw() as usize]) };
+    let _ = before.set();
 }
 
 /// A signal that has arrived.

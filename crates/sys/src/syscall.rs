@@ -17,6 +17,7 @@ pub(crate) mod number {
     pub(crate) const EXECVE: usize = 59;
     pub(crate) const EXIT: usize = 60;
     pub(crate) const WAIT4: usize = 61;
+    pub(crate) const TGKILL: usize = 234;
     pub(crate) const SCHED_SETSCHEDULER: usize = 144;
     pub(crate) const EXIT_GROUP: usize = 231;
     pub(crate) const SIGNALFD4: usize = 289;
@@ -39,6 +40,7 @@ pub(crate) mod number {
     pub(crate) const CLONE: usize = 220;
     pub(crate) const EXECVE: usize = 221;
     pub(crate) const WAIT4: usize = 260;
+    pub(crate) const TGKILL: usize = 131;
     pub(crate) const CLOSE_RANGE: usize = 436;
     pub(crate) const LANDLOCK_CREATE_RULESET: usize = 444;
     pub(crate) const LANDLOCK_ADD_RULE: usize = 445;

@@ -1,6 +1,7 @@
 //! A terminal: the command has one of its own, its size follows the caller's, and the caller's is given back.
 
 use crate::each;
+use crate::live::Hall;
 use cofferdam_testkit::{Done, Site, finish};
 use std::ffi::OsString;
 
@@ -127,5 +128,89 @@ fn a_person_is_asked_about_changes() {
             assert!(out.contains(&format!("+ {name}")), "{out}");
             assert_eq!(site.work().join(&name).exists(), kept, "{out}");
         }
+    });
+}
+
+/// At a shell's prompt: starts this line, stops it by Ctrl-Z, uses the terminal for something else, has it go on, and ends
+/// it by the end of its input.
+const STOPPED: &str = r#"
+import shlex
+line = LINE
+read_until(b"$ ")
+os.write(keyboard, shlex.join(line).encode() + b"\n")
+read_until(b"ready")
+for times in (b"one", b"two"):
+    assert not termios.tcgetattr(screen)[3] & termios.ICANON, "the terminal is the command's"
+    os.write(keyboard, b"\x1a")
+    read_until(b"$ ")
+    assert termios.tcgetattr(screen)[3] & termios.ICANON, "the terminal is the shell's again"
+    os.write(keyboard, b"jobs; echo mid''dle\n")
+    read_until(b"middle")
+    resize(20, 60 + len(times))
+    os.write(keyboard, b"fg\n")
+    time.sleep(0.3)
+    os.write(keyboard, times + b"\n")
+    read_until(b"got " + times + b" 20 63")
+os.write(keyboard, b"\x04")
+read_until(b"$ ")
+os.write(keyboard, b"echo co''de $?; exit 4\n")
+read_until(b"code 7")
+"#;
+
+/// Says what it is given, and the size of its terminal.
+const GIVEN: &str = "echo re''ady; while read -r line; do echo got $line $(stty size); done; exit 7";
+
+fn stops_and_goes_on(site: &Site, line: &[OsString]) {
+    let words: Vec<_> = line.iter().map(|word| word.to_str().unwrap()).collect();
+    let acts = STOPPED.replace("LINE", &serde_json::to_string(&words).unwrap());
+    let shell = ["env", "PS1=$ ", "sh", "-i"].map(OsString::from);
+    let out = at_terminal(site, &acts, &shell).exits(0).out();
+    assert!(out.contains("Stopped"), "the shell knows of it: {out}");
+    assert!(out.ends_with("code 4 restored\n"), "{out}");
+}
+
+#[test]
+fn control_z_stops_the_command_with_us_and_both_go_on() {
+    each(|site| {
+        let call = site.run(&["sh", "-c", GIVEN]).with(&["--changes", "keep"]);
+        stops_and_goes_on(site, &call.words());
+    });
+}
+
+#[test]
+fn control_z_stops_a_command_in_a_session_that_stays() {
+    each(|site| {
+        let hall = Hall(site);
+        let id = hall.create(&[]);
+        stops_and_goes_on(site, &hall.exec(&id, GIVEN).words());
+    });
+}
+
+/// The person's own process is the first of its session: there is no shell that could wake us.
+#[test]
+fn control_z_stops_nothing_where_nobody_could_wake_it() {
+    each(|site| {
+        let acts = "read_until(b'ready')\nos.write(keyboard, b'\\x1aon\\n')\nread_until(b'got on')\n\
+            os.write(keyboard, b'\\x04')\n";
+        let out = play(site, acts, &["sh", "-c", GIVEN]).exits(0).out();
+        assert!(out.ends_with("code 7 restored\n"), "{out}");
+    });
+}
+
+/// It would outlive its time limit if it could.
+#[test]
+fn a_command_that_stops_itself_does_not_stop_us() {
+    each(|site| {
+        let script = "for i in 1 2 3; do kill -STOP $$; echo on $i; done; exit 6";
+        let shell = ["env", "PS1=$ ", "sh", "-i"].map(OsString::from);
+        let call = site.run(&["sh", "-c", script]).with(&["--changes", "keep"]).words();
+        let words: Vec<_> = call.iter().map(|word| word.to_str().unwrap()).collect();
+        let acts = format!(
+            "import shlex\nread_until(b'$ ')\nos.write(keyboard, shlex.join({}).encode() + b'\\n')\n\
+             read_until(b'on 3\\r\\n$ ')\nos.write(keyboard, b\"echo co''de $?; exit\\n\")\nread_until(b'code 6')\n",
+            serde_json::to_string(&words).unwrap()
+        );
+        let out = at_terminal(site, &acts, &shell).exits(0).out();
+        assert!(!out.contains("Stopped"), "{out}");
     });
 }

@@ -155,6 +155,8 @@ pub(crate) struct ExecAsked {
     pub(crate) user: Option<BoxUser>,
     /// Rows and columns of its terminal.
     pub(crate) tty: Option<(u16, u16)>,
+    /// Who asks sits there, and can be stopped with it.
+    pub(crate) stops: bool,
     pub(crate) timeout: Option<Span>,
     pub(crate) output: Option<Bytes>,
     /// Whether the first descriptor is its input.
@@ -203,6 +205,8 @@ pub(crate) enum Reply {
     Started {
         exec: u32,
     },
+    /// It was stopped, and goes on when it is told to.
+    Stopped,
     /// The last line about an exec.
     Exited {
         exit: Exit,

@@ -102,6 +102,14 @@ impl Holder {
         Ok(())
     }
 
+    /// One that nobody watches any more is about to be ended.
+    pub(super) fn tell_of_stop(&self, id: ExecId) {
+        let exec = self.execs.iter().find(|exec| exec.running == Some(id));
+        if let Some(watcher) = exec.and_then(|exec| exec.watcher.as_ref()) {
+            let _ = crate::control::send(watcher, &Reply::Stopped);
+        }
+    }
+
     /// Of a caller its own descriptors, of a detached one a file.
     fn stdio(&self, asked: &ExecAsked, descriptors: Vec<OwnedFd>, number: u32) -> Result<Stdio, EngineError> {
         let failed = |source| EngineError::Io { doing: "open the command's log", source };
@@ -129,6 +137,7 @@ impl Holder {
             user: asked.user.unwrap_or(self.spec.user),
             who: None,
             tty: asked.tty.map(|(rows, columns)| wire::Size { rows, columns }),
+            stops: asked.stops,
             timeout: asked.timeout.or(self.spec.limits.timeout),
             output: asked.output.or(self.spec.limits.output),
             kept: asked.detach.then_some(LOG_MOST),

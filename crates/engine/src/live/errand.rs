@@ -168,6 +168,7 @@ impl Holder {
             user: self.spec.user,
             who,
             tty: asked.tty.map(|(rows, columns)| wire::Size { rows, columns }),
+            stops: false,
             timeout: asked.timeout.or(self.spec.limits.timeout),
             output: self.spec.limits.output,
             kept: None,

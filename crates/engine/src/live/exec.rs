@@ -7,7 +7,7 @@ use crate::error::EngineError;
 use crate::heard::listen;
 use crate::relay::{Stdio, current_size};
 use cofferdam_model::{BoxUser, Bytes, ExecTx, Exit, SessionId, Settled, Span, Usage};
-use cofferdam_sys::signal::{Signals, stop_here};
+use cofferdam_sys::signal::{Signals, stop_here, suspend_here};
 use cofferdam_sys::terminal::RawMode;
 use rustix::event::{PollFd, PollFlags};
 use rustix::io::Errno;
@@ -51,11 +51,13 @@ pub struct Watched {
     session: SessionId,
     lines: Lines,
     number: u32,
+    /// At a terminal whose people can be stopped with it.
+    stopped: bool,
 }
 
 impl Watched {
     fn new(session: &SessionId, lines: Lines) -> Self {
-        Self { session: session.clone(), lines, number: 0 }
+        Self { session: session.clone(), lines, number: 0, stopped: false }
     }
 
     /// What can be known without waiting.
@@ -63,6 +65,7 @@ impl Watched {
         while let Some(reply) = self.lines.ready().map_err(asking)? {
             match reply {
                 Reply::Started { exec } => self.number = exec,
+                Reply::Stopped => self.stopped = true,
                 Reply::Exited { exit, usage, reason, settled } => {
                     let settled = settled.map(|settled| *settled);
                     return Ok(Some(LiveOutcome { exec: self.number, exit, usage, reason, settled }));
@@ -150,16 +153,24 @@ impl Engine {
         let exec = if tty { exec.of_this_terminal() } else { exec };
         let terminal = stdio.stdin.as_ref().filter(|_| tty).map(AsFd::as_fd);
         let size = terminal.and_then(current_size).map_or((24, 80), |size| (size.rows, size.columns));
-        let question = ExecAsked { tty: tty.then_some(size), stdin: stdio.stdin.is_some(), ..exec.asked() };
+        let question =
+            ExecAsked { tty: tty.then_some(size), stops: tty, stdin: stdio.stdin.is_some(), ..exec.asked() };
         let question = Question::Exec(Box::new(question));
         let signals = listen(tty)?;
         let given = [&stdio.stdout, &stdio.stderr];
         let along: Vec<_> = stdio.stdin.iter().chain(given).map(AsFd::as_fd).collect();
         let mut watched = Watched::new(session, self.ask_session(session, &question, &along)?);
-        let _raw = terminal.and_then(|fd| RawMode::enter(fd).ok());
+        let mut raw = terminal.and_then(|fd| RawMode::enter(fd).ok());
         loop {
             if let Some(outcome) = watched.ready()? {
                 return Ok(outcome);
+            }
+            if std::mem::take(&mut watched.stopped) {
+                // The terminal is somebody else's for as long as we are stopped.
+                drop(raw.take());
+                suspend_here();
+                raw = terminal.and_then(|fd| RawMode::enter(fd).ok());
+                resume(&watched.lines)?;
             }
             match wait(&watched.lines, &signals)? {
                 true => forward(&signals, &watched.lines, tty)?,
@@ -217,6 +228,17 @@ fn wait(lines: &Lines, signals: &Signals) -> Result<bool, EngineError> {
     }
 }
 
+/// Has the command go on, at a terminal that may have another size by now.
+fn resume(lines: &Lines) -> Result<(), EngineError> {
+    let mut stream = lines.stream().try_clone().map_err(asking)?;
+    let size = current_size(rustix::stdio::stdin());
+    let size = size.map(|size| Question::Resize { rows: size.rows, columns: size.columns });
+    let go_on = Question::Signal { exec: 0, number: Signal::CONT.as_raw() as u8, alone: true };
+    // One that ends just now hears nothing more.
+    size.iter().chain([&go_on]).for_each(|note| drop(tell(&mut stream, note, &[])));
+    Ok(())
+}
+
 /// As `heard::forward` does for a command of its own.
 fn forward(signals: &Signals, lines: &Lines, tty: bool) -> Result<(), EngineError> {
     let mut stream = lines.stream().try_clone().map_err(asking)?;
@@ -230,6 +252,8 @@ fn forward(signals: &Signals, lines: &Lines, tty: bool) -> Result<(), EngineErro
             if let Some(size) = current_size(rustix::stdio::stdin()).filter(|_| tty) {
                 tell(&Question::Resize { rows: size.rows, columns: size.columns });
             }
+        } else if arrived.is(Signal::TSTP) && tty {
+            signal(arrived.signal, false).iter().for_each(&mut tell);
         } else if arrived.is(Signal::TSTP) {
             signal(Signal::STOP.as_raw(), false).iter().for_each(&mut tell);
             stop_here();

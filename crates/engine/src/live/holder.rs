@@ -253,6 +253,7 @@ impl Holder {
             deadline: [until, doomed, due, self.pleas.due()].into_iter().flatten().min(),
         };
         let turn = self.relay.turn(around)?;
+        turn.stopped.iter().for_each(|id| self.tell_of_stop(*id));
         for (id, event, ended) in turn.ended {
             self.ended(id, event, ended, None)?;
         }

@@ -52,6 +52,10 @@ pub(super) struct Running {
     tell_at: Instant,
     began: Instant,
     tty: bool,
+    /// Somebody at its terminal can have meant it to stop.
+    may_stop: bool,
+    /// They are stopped with it, and what is typed meanwhile is not for it.
+    stopped: bool,
     /// Why it is over, while some of its output may still be on its way out.
     over: Option<Over>,
 }
@@ -92,6 +96,8 @@ impl Running {
             tell_at: began + TELL_FIRST,
             began,
             tty,
+            may_stop: false,
+            stopped: false,
             over: None,
         }
     }
@@ -139,7 +145,7 @@ impl Running {
 
     /// Worth waiting for only while the guest would take what is read.
     pub(super) fn input(&self, client: &Client) -> Option<BorrowedFd<'_>> {
-        self.stdin.descriptor().filter(|_| client.input_room(self.id) > 0)
+        self.stdin.descriptor().filter(|_| client.input_room(self.id) > 0 && !self.stopped)
     }
 
     pub(super) fn wakes(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
@@ -155,7 +161,23 @@ impl Running {
         self.bounds.deadline = self.bounds.deadline.map(|deadline| deadline + by);
     }
 
+    /// Whether whoever sits there is to be stopped with it, now that it has stopped: once for whatever was typed or sent to
+    /// it. It is not for the command to stop who holds it to its limits.
+    pub(super) fn stops(&mut self) -> bool {
+        self.stopped |= std::mem::take(&mut self.may_stop);
+        self.stopped
+    }
+
+    pub(super) fn goes_on(&mut self) {
+        self.stopped = false;
+    }
+
+    pub(super) fn may_stop(&mut self) {
+        self.may_stop = self.tty;
+    }
+
     pub(super) fn read_input(&mut self, client: &mut Client, buffer: &mut Vec<u8>) {
+        self.may_stop();
         self.stdin.read(self.id, client, buffer, &mut self.given);
     }
 

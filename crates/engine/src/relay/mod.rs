@@ -104,6 +104,8 @@ pub(crate) struct Turn {
     /// `wake` is readable.
     pub(crate) woken: bool,
     pub(crate) ended: Vec<(ExecId, u64, Ended)>,
+    /// Who sits at their terminals is to be stopped with them.
+    pub(crate) stopped: Vec<ExecId>,
     /// What those inside ask for.
     pub(crate) asked: Vec<Asking>,
     /// The sandbox is no more.
@@ -116,6 +118,7 @@ pub(crate) struct Relay {
     client: Client,
     execs: Vec<Running>,
     asked: Vec<Asking>,
+    stopped: Vec<ExecId>,
     buffer: Vec<u8>,
     debts: Debts,
     /// Nothing in the sandbox runs, so no time passes for it.
@@ -129,6 +132,7 @@ impl Relay {
             client: Client::new(channel)?,
             execs: Vec::new(),
             asked: Vec::new(),
+            stopped: Vec::new(),
             buffer: Vec::new(),
             debts: Debts::default(),
             still: false,
@@ -325,6 +329,7 @@ impl Relay {
             closed = self.client.receive()? == Received::Closed;
             self.events()?;
             turn.asked = std::mem::take(&mut self.asked);
+            turn.stopped = std::mem::take(&mut self.stopped);
         }
         for exec in &mut self.execs {
             for (stream, seen) in exec.seen() {
@@ -367,7 +372,7 @@ impl Relay {
 
     fn events(&mut self) -> Result<(), EngineError> {
         loop {
-            let mut credit = None;
+            let (mut credit, mut stopped) = (None, None);
             match self.client.next_event()? {
                 None => return Ok(()),
                 Some(Event::Output { id, stream, bytes }) => {
@@ -391,11 +396,15 @@ impl Relay {
                     let (session, wanted) = (asked.session, Asked::read(&asked));
                     self.asked.push(Asking { plea, asker: self.asker_of(session), wanted });
                 }
+                Some(Event::Stopped { id }) => stopped = Some(id),
                 Some(Event::Ready { .. }) => self.debts.is_up(Instant::now()),
                 Some(Event::OutputEnd { .. } | Event::InputReady { .. }) => {}
             }
             if let Some((id, stream, count)) = credit {
                 self.client.consumed(id, stream, count)?;
+            }
+            if let Some(id) = stopped {
+                self.hear_stop(id)?;
             }
         }
     }

@@ -1,8 +1,9 @@
 //! Signals for a command that runs.
 
+use super::exec::Running;
 use super::{ExecId, Relay};
 use crate::error::EngineError;
-use cofferdam_guest::wire::Target;
+use cofferdam_guest::wire::{Size, Target};
 use cofferdam_sys::signal::stop_here;
 use rustix::process::Signal;
 use std::time::Instant;
@@ -10,7 +11,10 @@ use std::time::Instant;
 impl Relay {
     /// For the command's process group, or whoever is in the foreground of its terminal.
     pub(crate) fn signal(&mut self, id: ExecId, number: u8) -> Result<(), EngineError> {
-        let Some(exec) = self.execs.iter().find(|exec| exec.id == id) else { return Ok(()) };
+        let Some(exec) = self.execs.iter_mut().find(|exec| exec.id == id) else { return Ok(()) };
+        if i32::from(number) == Signal::TSTP.as_raw() {
+            exec.may_stop();
+        }
         if i32::from(number) == Signal::KILL.as_raw() && exec.dies_of_signals() {
             self.debts.killed(id, Instant::now());
         }
@@ -19,7 +23,25 @@ impl Relay {
 
     /// For the command's first process alone.
     pub(crate) fn signal_leader(&mut self, id: ExecId, number: u8) -> Result<(), EngineError> {
+        if i32::from(number) == Signal::CONT.as_raw() {
+            self.find(id).into_iter().for_each(Running::goes_on);
+        }
         Ok(self.client.signal(id, number, Target::Leader)?)
+    }
+
+    pub(super) fn hear_stop(&mut self, id: ExecId) -> Result<(), EngineError> {
+        match self.find(id).map(Running::stops) {
+            Some(true) => self.stopped.push(id),
+            Some(false) => self.signal_leader(id, Signal::CONT.as_raw() as u8)?,
+            None => {}
+        }
+        Ok(())
+    }
+
+    /// Wakes one that was stopped, at a terminal that may have another size by now.
+    pub(crate) fn resume_at(&mut self, id: ExecId, size: Option<Size>) -> Result<(), EngineError> {
+        size.map_or(Ok(()), |size| self.resize(id, size))?;
+        self.signal_leader(id, Signal::CONT.as_raw() as u8)
     }
 
     /// Stops the command, and then us: whoever wakes us wakes it.

@@ -91,6 +91,10 @@ pub enum Event<'a> {
     InputClosed {
         id: ExecId,
     },
+    /// It was stopped, at a terminal whose people can be stopped with it, and goes on when it is told to.
+    Stopped {
+        id: ExecId,
+    },
     /// The last of this exec.
     Exited {
         id: ExecId,

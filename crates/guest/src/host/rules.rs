@@ -29,6 +29,8 @@ pub enum Violation {
     FalseCredit { id: u32, bytes: u32 },
     #[error("exec {id} exited with {outcome:?}, which cannot be at this point")]
     FalseExit { id: u32, outcome: Outcome },
+    #[error("exec {id} was stopped, which nobody asked to be told")]
+    NoStop { id: u32 },
     #[error("plea {0}, where nobody was invited to ask, or more than may ask at once")]
     Uninvited(u32),
     #[error("plea {0} after one with that number or a higher one")]
@@ -57,6 +59,8 @@ struct Input {
 struct Account {
     id: u32,
     started: bool,
+    /// Who sits at its terminal can be stopped with it.
+    stops: bool,
     input: Option<Input>,
     outputs: Vec<Output>,
 }
@@ -87,18 +91,19 @@ impl Rules {
                 Vec::from([output(Stream::Stdout), output(Stream::Stderr)]),
             ),
         };
-        self.accounts.push(Account { id, started: false, input, outputs });
+        let stops = exec.tty.is_some_and(|tty| tty.stops);
+        self.accounts.push(Account { id, started: false, stops, input, outputs });
     }
 
     pub(super) fn begin_task(&mut self, id: u32) {
         let input = Some(Input { stream: Stream::Stdin, open: true, writing: true, credit: WINDOW });
         let output = Output { stream: Stream::Stdout, open: true, credit: WINDOW, owed: 0 };
-        self.accounts.push(Account { id, started: false, input, outputs: Vec::from([output]) });
+        self.accounts.push(Account { id, started: false, stops: false, input, outputs: Vec::from([output]) });
     }
 
     /// Its bytes pass between others: there is nothing to give credit for.
     pub(super) fn begin_elsewhere(&mut self, id: u32) {
-        self.accounts.push(Account { id, started: false, input: None, outputs: Vec::new() });
+        self.accounts.push(Account { id, started: false, stops: false, input: None, outputs: Vec::new() });
     }
 
     pub(super) fn invite(&mut self, most: u16) {
@@ -213,6 +218,7 @@ impl Rules {
                 }
                 Event::Started { id: ExecId(id), pid: started.pid }
             }
+            (ToHost::Stopped(_), _) => self.account(kind, id)?.stopped()?,
             (ToHost::Eof, Some(stream)) => self.account(kind, id)?.eof(stream)?,
             (ToHost::Window(window), Some(stream)) => self.account(kind, id)?.window(stream, window.bytes)?,
             (ToHost::Exited(exited), _) => self.exited(id, exited)?,
@@ -243,6 +249,13 @@ impl Rules {
 impl Account {
     fn running(&mut self, kind: Kind) -> Result<&mut Self, Violation> {
         if self.started { Ok(self) } else { Err(Violation::NotStarted { kind, id: self.id }) }
+    }
+
+    /// Only what was asked for: whoever sits there is stopped for it.
+    fn stopped(&mut self) -> Result<Event<'static>, Violation> {
+        let account = self.running(Kind::Stopped)?;
+        let id = account.id;
+        if account.stops { Ok(Event::Stopped { id: ExecId(id) }) } else { Err(Violation::NoStop { id }) }
     }
 
     fn output(&mut self, kind: Kind, stream: Stream) -> Result<&mut Output, Violation> {

@@ -1,7 +1,7 @@
 use super::*;
 use crate::wire::{
-    Account, CONTROL_MAX, Hello, Outcome, Request, Started, Stdin, Step, Usage, VERSION, WINDOW, Window, put,
-    put_empty,
+    Account, CONTROL_MAX, Hello, Outcome, Request, Started, Stdin, Step, Stopped, Tty, Usage, VERSION,
+    WINDOW, Window, put, put_empty,
 };
 use alloc::string::String;
 use alloc::vec;
@@ -16,7 +16,7 @@ fn request(tty: bool) -> Exec<'static> {
         env: vec![],
         cwd: b"/",
         user: None,
-        tty: tty.then_some(Size { rows: 24, columns: 80 }),
+        tty: tty.then_some(Tty { size: Size { rows: 24, columns: 80 }, stops: false }),
         stdin: Stdin::Piped,
     }
 }
@@ -102,6 +102,29 @@ impl Stage {
         // And for good, whatever comes after.
         self.raw(&Header { kind: Kind::Eof, stream: Some(Stream::Stdout), id: 1, length: 0 }.encode());
         assert_eq!(self.client.next_event(), Err(HostError::Protocol(expected)));
+    }
+}
+
+#[test]
+fn a_stop_is_heard_only_where_it_was_asked_for() {
+    for asked in [true, false] {
+        let mut stage = Stage::started(true);
+        if asked {
+            let exec = request(true);
+            let exec = Exec { tty: exec.tty.map(|tty| Tty { stops: true, ..tty }), ..exec };
+            stage.exec = stage.client.exec(&exec).unwrap();
+            stage.say(Kind::Stopped, 2, None, &Stopped { pid: 3 });
+            let early = Err(HostError::from(Violation::NotStarted { kind: Kind::Stopped, id: 2 }));
+            assert_eq!(stage.hear(), early.clone());
+            stage = Stage::started(true);
+            stage.exec = stage.client.exec(&exec).unwrap();
+            stage.say(Kind::Started, 2, None, &Started { pid: 3 });
+            stage.say(Kind::Stopped, 2, None, &Stopped { pid: 3 });
+            assert_eq!(stage.hear().unwrap().len(), 2);
+        } else {
+            stage.say(Kind::Stopped, 1, None, &Stopped { pid: 2 });
+            assert_eq!(stage.hear(), Err(Violation::NoStop { id: 1 }.into()));
+        }
     }
 }
 

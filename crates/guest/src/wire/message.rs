@@ -25,8 +25,8 @@ pub struct Exec<'a> {
     pub cwd: &'a [u8],
     /// Who to become; absent: stay who the guest is.
     pub user: Option<User>,
-    /// Run on a terminal of this size. Then there is the one stream `Tty` and no other.
-    pub tty: Option<Size>,
+    /// Run on a terminal. Then there is the one stream `Tty` and no other.
+    pub tty: Option<Tty>,
     /// Without meaning on a terminal.
     pub stdin: Stdin,
 }
@@ -54,6 +54,14 @@ pub struct User {
 pub enum Stdin {
     Piped,
     Null,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Tty {
+    pub size: Size,
+    /// Who sits there can be stopped with it: that it was stopped is told, and it stays so until it is told to go on. Else
+    /// nothing that is typed stops it.
+    pub stops: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -92,6 +100,12 @@ pub enum Target {
     Group,
     /// The terminal's foreground group; without a terminal the process group.
     Foreground,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Stopped {
+    /// As the inside sees it.
+    pub pid: u32,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -174,6 +188,7 @@ pub enum ToHost {
     Window(Window),
     Exited(Exited),
     Fault(Fault),
+    Stopped(Stopped),
 }
 
 /// What the host says, but for data.
@@ -209,6 +224,7 @@ impl ToHost {
             Kind::Window => read(kind, body).map(Self::Window),
             Kind::Exited => read(kind, body).map(Self::Exited),
             Kind::Fault => read(kind, body).map(Self::Fault),
+            Kind::Stopped => read(kind, body).map(Self::Stopped),
             // A plea is read by itself: it is the one that borrows what it was read from.
             Kind::Plea => Err(FrameError::Body(kind)),
             Kind::Exec | Kind::Task | Kind::Data | Kind::Resize | Kind::Signal | Kind::Attach => {
@@ -233,9 +249,13 @@ impl<'a> ToGuest<'a> {
             Kind::Invite => read(kind, body).map(Self::Invite),
             Kind::Grant => read(kind, body).map(Self::Grant),
             Kind::Deny => read(kind, body).map(Self::Deny),
-            Kind::Hello | Kind::Started | Kind::Data | Kind::Exited | Kind::Fault | Kind::Plea => {
-                Err(FrameError::Side(kind))
-            }
+            Kind::Hello
+            | Kind::Started
+            | Kind::Data
+            | Kind::Exited
+            | Kind::Fault
+            | Kind::Plea
+            | Kind::Stopped => Err(FrameError::Side(kind)),
         }
     }
 }

@@ -10,7 +10,7 @@ mod task;
 
 pub use message::{
     Attach, Exec, Exited, Fault, Hello, Outcome, Resize, SECONDS_TO_BEGIN, Signal, Size, Started, Stdin,
-    Step, Target, ToGuest, ToHost, Usage, User, Warm, Window, put, put_empty,
+    Step, Stopped, Target, ToGuest, ToHost, Tty, Usage, User, Warm, Window, put, put_empty,
 };
 pub use plea::{
     Answer, DENY_MAX, Deny, Grant, Invite, PLEA_MAX, PLEAS_MAX, Plea, REQUEST_MAX, Request, SOCKET,
@@ -73,6 +73,8 @@ pub enum Kind {
     Deny = 16,
     /// Host: keep this interpreter, and copy it for scripts that could be its copies.
     Warm = 17,
+    /// Guest: the command on a terminal was stopped, and waits for CONT.
+    Stopped = 18,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -126,11 +128,11 @@ impl Kind {
     fn from_byte(byte: u8) -> Option<Self> {
         use Kind::{
             Attach, Data, Deny, Eof, Exec, Exited, Fault, Grant, Hello, Invite, Plea, Resize, Signal,
-            Started, Task, Warm, Window,
+            Started, Stopped, Task, Warm, Window,
         };
         [
             Hello, Exec, Started, Data, Eof, Window, Resize, Signal, Exited, Fault, Task, Attach, Invite,
-            Plea, Grant, Deny, Warm,
+            Plea, Grant, Deny, Warm, Stopped,
         ]
         .into_iter()
         .find(|kind| *kind as u8 == byte)
@@ -143,7 +145,7 @@ impl Kind {
                 matches!(side, Side::Host)
             }
             Self::Invite | Self::Grant | Self::Deny => matches!(side, Side::Host),
-            Self::Hello | Self::Started | Self::Exited | Self::Fault | Self::Plea => {
+            Self::Hello | Self::Started | Self::Exited | Self::Fault | Self::Plea | Self::Stopped => {
                 matches!(side, Side::Guest)
             }
         }

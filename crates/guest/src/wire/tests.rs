@@ -57,19 +57,20 @@ fn cut_by(mut reader: Reader, bytes: &[u8], piece: usize) -> Result<Vec<(Header,
     Ok(frames)
 }
 
-type Asked = (Vec<Vec<u8>>, Vec<Vec<u8>>, Vec<u8>, Option<User>, Option<Size>, bool);
+type Asked = (Vec<Vec<u8>>, Vec<Vec<u8>>, Vec<u8>, Option<User>, Option<Tty>, bool);
 
 fn any_exec() -> impl Strategy<Value = Asked> {
     let text = || prop::collection::vec(any::<u8>(), 0..40);
     let user = (any::<u32>(), any::<u32>(), prop::collection::vec(any::<u32>(), 0..4))
         .prop_map(|(uid, gid, groups)| User { uid, gid, groups });
-    let size = (any::<u16>(), any::<u16>()).prop_map(|(rows, columns)| Size { rows, columns });
+    let tty = (any::<u16>(), any::<u16>(), any::<bool>())
+        .prop_map(|(rows, columns, stops)| Tty { size: Size { rows, columns }, stops });
     (
         prop::collection::vec(text(), 0..5),
         prop::collection::vec(text(), 0..200),
         text(),
         prop::option::of(user),
-        prop::option::of(size),
+        prop::option::of(tty),
         any::<bool>(),
     )
 }

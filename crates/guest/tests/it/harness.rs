@@ -83,6 +83,7 @@ pub(crate) struct Seen {
     pub(crate) pid: Option<u32>,
     pub(crate) ended: Vec<Stream>,
     pub(crate) input_closed: bool,
+    pub(crate) stops: u32,
     pub(crate) exited: Option<Exited>,
 }
 
@@ -166,6 +167,7 @@ impl Guest {
                 Event::OutputEnd { id, stream } => seen.entry(id).or_default().ended.push(stream),
                 Event::InputReady { .. } => (),
                 Event::InputClosed { id } => seen.entry(id).or_default().input_closed = true,
+                Event::Stopped { id } => seen.entry(id).or_default().stops += 1,
                 Event::Asked { plea, .. } => panic!("{plea:?}, and nobody was invited to ask"),
                 Event::Exited { id, exited } => seen.entry(id).or_default().exited = Some(exited),
             }

@@ -1,7 +1,7 @@
 //! What the child does between clone and exec. It shares the parent's memory, which goes on meanwhile, so it allocates
 //! nothing, takes no lock and never returns; rustix's calls here are bare system calls.
 
-use super::{Failure, Step, User};
+use super::{Failure, Place, Step, User};
 use crate::signal::{Mask, SET_SIZE};
 use crate::syscall::{number, syscall};
 use alloc::ffi::CString;
@@ -12,6 +12,7 @@ use core::sync::atomic::{AtomicBool, Ordering};
 use rustix::fd::{BorrowedFd, RawFd};
 use rustix::fs::{FileType, Mode, OFlags};
 use rustix::io::Errno;
+use rustix::process::{Pid, Signal};
 use rustix::thread::{Gid, Uid};
 
 /// Everything the child needs, made ready by the parent.
@@ -27,7 +28,8 @@ pub(super) struct Job {
     pub(super) env: Vec<*const c_char>,
     pub(super) cwd: CString,
     pub(super) stdio: [RawFd; 3],
-    pub(super) terminal: bool,
+    pub(super) place: Place,
+    pub(super) parent: Pid,
     pub(super) user: Option<User>,
 }
 
@@ -52,14 +54,28 @@ pub(super) extern "C" fn run(begun: &Begun) -> ! {
 }
 
 fn prepare(job: &Job) -> Result<(), Failure> {
-    stand_alone(&job.stdio, Rest::ClosedThen)?;
+    match job.place {
+        Place::Apart | Place::Terminal => stand_alone(&job.stdio, Rest::ClosedThen)?,
+        Place::Foreground => step_forward(&job.stdio)?,
+    }
     dress(job)
+}
+
+/// A group of its own, in the foreground of the terminal that these are. With all signals blocked nothing stops it for that.
+fn step_forward(stdio: &[RawFd; 3]) -> Result<(), Failure> {
+    let at = |step| move |errno| Failure { step, errno };
+    rustix::process::setpgid(None, None).map_err(at(Step::Session))?;
+    begin_anew();
+    place(stdio, Rest::ClosedThen).map_err(at(Step::Stdio))?;
+    // SAFETY: `place` has just opened it.
+    let stdin = unsafe { BorrowedFd::borrow_raw(0) };
+    rustix::termios::tcsetpgrp(stdin, rustix::process::getpid()).map_err(at(Step::Terminal))
 }
 
 /// What is left to be done in a session of its own, with its descriptors in place.
 fn dress(job: &Job) -> Result<(), Failure> {
     let at = |step| move |errno| Failure { step, errno };
-    if job.terminal {
+    if job.place == Place::Terminal {
         // SAFETY: `place` has just opened it.
         let stdin = unsafe { BorrowedFd::borrow_raw(0) };
         rustix::process::ioctl_tiocsctty(stdin).map_err(at(Step::Terminal))?;
@@ -67,9 +83,19 @@ fn dress(job: &Job) -> Result<(), Failure> {
     if let Some(user) = &job.user {
         become_user(user).map_err(at(Step::User))?;
     }
+    if job.place == Place::Foreground {
+        // After the change of user, which would undo it.
+        end_with(job.parent).map_err(at(Step::Session))?;
+    }
     rustix::process::chdir(job.cwd.as_c_str()).map_err(at(Step::Directory))?;
     Mask::NONE.set().map_err(at(Step::Session))?;
     Ok(())
+}
+
+fn end_with(parent: Pid) -> Result<(), Errno> {
+    rustix::process::set_parent_process_death_signal(Some(Signal::KILL))?;
+    // One that ended before that has told nobody.
+    if rustix::process::getppid() == Some(parent) { Ok(()) } else { Err(Errno::SRCH) }
 }
 
 /// As `run`, in a process that has a session of its own and memory that is nobody else's. Returns only where it fails; other
@@ -87,11 +113,16 @@ pub(super) fn turn_into(job: &Job) -> Failure {
 pub(super) fn stand_alone(stdio: &[RawFd; 3], rest: Rest) -> Result<(), Failure> {
     let at = |step| move |errno| Failure { step, errno };
     rustix::process::setsid().map_err(at(Step::Session))?;
+    begin_anew();
+    place(stdio, rest).map_err(at(Step::Stdio))
+}
+
+/// As any program expects to be started.
+fn begin_anew() {
     crate::schedule::as_usual();
     if !CLEAR.load(Ordering::Relaxed) {
         default_dispositions();
     }
-    place(stdio, rest).map_err(at(Step::Stdio))
 }
 
 /// This process ignores nothing, and so do those that it starts.

@@ -2,8 +2,8 @@
 //! with the parent. Nobody waits for it meanwhile: whoever may send it signals can stop it before it is its program, and a
 //! file that it has to open can be held back by who owns it.
 //!
-//! The child starts with descriptors 0, 1 and 2 and no other, default signal dispositions, an empty mask and a
-//! session of its own. Its program is looked up as a shell would: in the child's own PATH and directory. This
+//! The child starts with descriptors 0, 1 and 2 and no other, default signal dispositions, an empty mask and, but for one
+//! in the foreground of its parent's terminal, a session of its own. Its program is looked up as a shell would: in the child's own PATH and directory. This
 //! module refuses to guess: whatever step fails, the program does not run.
 
 mod begin;
@@ -32,9 +32,19 @@ pub struct Command<'a> {
     pub env: Vec<CString>,
     pub cwd: CString,
     pub stdio: [BorrowedFd<'a>; 3],
-    /// The descriptors are a terminal that becomes the session's own.
-    pub terminal: bool,
+    pub place: Place,
     pub user: Option<User>,
+}
+
+/// Where the child stands among sessions.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Place {
+    /// In one of its own.
+    Apart,
+    /// As before, and the descriptors are a terminal that becomes that session's.
+    Terminal,
+    /// In the foreground of the terminal that they are and that is ours already. It ends with us.
+    Foreground,
 }
 
 /// Who the child becomes.
@@ -82,7 +92,7 @@ pub fn turn_into(command: Command<'_>) -> Failure {
 
 /// What the child needs, and the descriptors that it is given.
 fn prepared(command: Command<'_>) -> Result<(Job, Stdio), Failure> {
-    let Command { argv, env, cwd, stdio, terminal, user } = command;
+    let Command { argv, env, cwd, stdio, place, user } = command;
     let Some(program) = argv.first() else {
         return Err(Failure { step: Step::Program, errno: Errno::NOENT });
     };
@@ -97,7 +107,8 @@ fn prepared(command: Command<'_>) -> Result<(Job, Stdio), Failure> {
         _words: [argv, env],
         cwd,
         stdio: stdio.numbers,
-        terminal,
+        place,
+        parent: rustix::process::getpid(),
         user,
     };
     Ok((job, stdio))

@@ -14,7 +14,7 @@ fn run(argv: &[&CStr], env: &[&CStr], cwd: &CStr) -> Result<(i32, String), Failu
     let null = File::open("/dev/null").unwrap();
     let (out, into) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC).unwrap();
     let stdio = [null.as_fd(), into.as_fd(), into.as_fd()];
-    let pid = spawn(Command { argv, env, cwd: CString::from(cwd), stdio, terminal: false, user: None })?;
+    let pid = spawn(Command { argv, env, cwd: CString::from(cwd), stdio, place: Place::Apart, user: None })?;
     drop(into);
     let mut text = String::new();
     File::from(out).read_to_string(&mut text).unwrap();

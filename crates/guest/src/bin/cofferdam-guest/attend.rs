@@ -15,7 +15,7 @@ use cofferdam_guest::wire::{
     self, Answer, Exited, HEADER_LEN, Hello, Kind, Plea, REQUEST_MAX, Request, Target, ToGuest, ToHost,
 };
 use cofferdam_sys::descriptor::standard;
-use cofferdam_sys::spawn::{self, Command, Failure, Step};
+use cofferdam_sys::spawn::{self, Command, Failure, Place, Step};
 use core::mem::{ManuallyDrop, MaybeUninit};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -182,7 +182,7 @@ fn turn_into(exec: &wire::Exec<'_>, [stdin, stdout, stderr]: &Stdio) -> Failure 
         env,
         cwd,
         stdio: if terminal { [stdin.as_fd(); 3] } else { [stdin.as_fd(), stdout.as_fd(), stderr.as_fd()] },
-        terminal,
+        place: if terminal { Place::Terminal } else { Place::Apart },
         user: exec.user.clone().map(user),
     })
 }

@@ -1,5 +1,6 @@
 //! One command, from the request to the last of its bytes.
 
+use crate::keeper;
 use crate::line::Line;
 use crate::outbox::Outbox;
 use crate::pleas::Attendant;
@@ -9,10 +10,11 @@ use crate::terminal::{self, Terminal};
 use alloc::ffi::CString;
 use alloc::vec::Vec;
 use cofferdam_guest::wire::{
-    self, Exited, Fault, Kind, Outcome, SECONDS_TO_BEGIN, Started, Stdin, Step, Stream, Target, ToGuest,
+    self, Exited, Fault, Kind, Outcome, SECONDS_TO_BEGIN, Started, Stdin, Step, Stopped, Stream, Target,
+    ToGuest,
 };
 use cofferdam_sys::reap::{Ended, Status};
-use cofferdam_sys::spawn::{self, Beginning, Command, Failure, User};
+use cofferdam_sys::spawn::{self, Beginning, Command, Failure, Place, User};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::{Gid, Mode, OFlags, Uid, fchown, fcntl_setfl};
 use rustix::io::Errno;
@@ -33,6 +35,10 @@ pub(crate) struct Exec {
     pub(crate) input: Option<Input>,
     pub(crate) outputs: Vec<Output>,
     terminal: Option<OwnedFd>,
+    /// Its leader is its keeper, and the host hears when it is stopped.
+    stops: bool,
+    /// It was, and the host has not heard of it yet.
+    untold_stop: bool,
     /// Who stays with the one inside who asked for it and waits for its end.
     asker: Option<Line>,
     /// Until it has become its program, …
@@ -74,17 +80,19 @@ impl Exec {
         if argv.is_empty() {
             return Err(Fault::Request);
         }
+        let stops = request.tty.is_some_and(|tty| tty.stops);
         let started = Ends::open(request).and_then(|ends| {
             let (leader, beginning) = match copy(ends.stdio()) {
                 Some(leader) => (leader, None),
                 None => {
                     let user = request.user.clone().map(user);
-                    let terminal = matches!(ends.theirs, Theirs::Terminal(_));
-                    let command = Command { argv, env, cwd, stdio: ends.stdio(), terminal, user };
-                    spawn::begin(command).map(|(leader, beginning)| (leader, Some(beginning)))?
+                    let place = if request.tty.is_some() { Place::Terminal } else { Place::Apart };
+                    let command = Command { argv, env, cwd, stdio: ends.stdio(), place, user };
+                    let begun = if stops { keeper::begin(command) } else { spawn::begin(command) };
+                    begun.map(|(leader, beginning)| (leader, Some(beginning)))?
                 }
             };
-            Ok(Self { beginning, ..Self::running(id, leader, ends) })
+            Ok(Self { beginning, stops, ..Self::running(id, leader, ends) })
         });
         Ok(started.map_err(|failure| refuse(id, outcome_of(failure), outbox)).ok())
     }
@@ -174,6 +182,8 @@ impl Exec {
             input: None,
             outputs: Vec::new(),
             terminal: None,
+            stops: false,
+            untold_stop: false,
             asker: None,
             beginning: None,
             seconds_left: SECONDS_TO_BEGIN,
@@ -214,9 +224,24 @@ impl Exec {
         true
     }
 
+    /// Takes note that it was stopped, if it is the one.
+    pub(crate) fn stopped(&mut self, pid: Pid) {
+        self.untold_stop |= self.stops && self.leader == Some(pid);
+    }
+
+    fn tell_of_stop(&mut self, outbox: &mut Outbox) {
+        let Some(leader) = self.leader.filter(|_| self.untold_stop && self.is_announced()) else { return };
+        self.untold_stop = false;
+        if self.id != NOBODY {
+            let pid = leader.as_raw_nonzero().get() as u32;
+            outbox.put(Kind::Stopped, self.id, None, &Stopped { pid });
+        }
+    }
+
     /// Once it has ended: sends what is left of its output, then the news.
     pub(crate) fn settle(&mut self, outbox: &mut Outbox) {
         self.announce(outbox);
+        self.tell_of_stop(outbox);
         let Some(exited) = self.exited.filter(|_| !self.over) else { return };
         for output in &mut self.outputs {
             while output.pump(self.id, outbox).is_some() {}
@@ -315,6 +340,10 @@ impl Exec {
             let output = self.terminal.as_ref().and(self.outputs.first())?;
             tcgetpgrp(output.fd()).ok()
         };
+        // Who keeps it has been stopped too.
+        if self.stops && signal == Signal::CONT {
+            let _ = kill_process(leader, signal);
+        }
         let _ = match to {
             Target::Leader => kill_process(leader, signal),
             // One that has only just begun may not lead its group yet.
@@ -356,7 +385,7 @@ fn outcome_of(failure: Failure) -> Outcome {
 impl Ends {
     fn open(request: &wire::Exec<'_>) -> Result<Self, Failure> {
         match request.tty {
-            Some(size) => Self::terminal(size, request.user.as_ref())
+            Some(tty) => Self::terminal(tty.size, request.user.as_ref())
                 .map_err(|errno| Failure { step: spawn::Step::Terminal, errno }),
             None => Self::pipes(request.stdin).map_err(|errno| Failure { step: spawn::Step::Stdio, errno }),
         }

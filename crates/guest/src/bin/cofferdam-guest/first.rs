@@ -5,7 +5,7 @@
 
 use alloc::ffi::CString;
 use alloc::vec::Vec;
-use cofferdam_sys::spawn::{Command, spawn};
+use cofferdam_sys::spawn::{Command, Place, spawn};
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{AtFlags, CWD, Mode, OFlags};
 use rustix::io::Errno;
@@ -151,7 +151,7 @@ fn start() -> Result<Pid, Doing> {
         env,
         cwd: CString::from(c"/"),
         stdio: [null.as_fd(), console.as_fd(), console.as_fd()],
-        terminal: false,
+        place: Place::Apart,
         user: None,
     };
     spawn(command).map_err(|failure| failed(failure.errno))

@@ -11,7 +11,7 @@ use cofferdam_guest::wire::{
     Attach, EXECS_MAX, Fault, FrameError, Header, Hello, Kind, Outcome, Part, Reader, Side, Step, Stream,
     Target, ToGuest,
 };
-use cofferdam_sys::reap::reap;
+use cofferdam_sys::reap::{Change, reap};
 use cofferdam_sys::schedule;
 use cofferdam_sys::signal::Signals;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -289,7 +289,10 @@ impl Guest {
         }
         for _ in 0..REAP_BATCH {
             match reap() {
-                Ok(Some(ended)) => {
+                Ok(Some(Change::Stopped(pid))) => {
+                    self.execs.iter_mut().for_each(|exec| exec.stopped(pid));
+                }
+                Ok(Some(Change::Ended(ended))) => {
                     self.pleas.reaped(ended.pid);
                     self.warm.iter_mut().for_each(|warm| warm.reaped(ended.pid));
                     _ = self.execs.iter_mut().any(|exec| exec.reaped(&ended));

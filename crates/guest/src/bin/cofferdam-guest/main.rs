@@ -15,6 +15,7 @@ mod attend;
 mod exec;
 mod first;
 mod guest;
+mod keeper;
 mod line;
 mod outbox;
 mod pleas;

@@ -6,7 +6,7 @@ use alloc::ffi::CString;
 use alloc::string::ToString;
 use alloc::vec::Vec;
 use cofferdam_guest::wire;
-use cofferdam_sys::spawn::{self, Beginning, Command};
+use cofferdam_sys::spawn::{self, Beginning, Command, Place};
 use core::mem::MaybeUninit;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -63,7 +63,7 @@ impl Warm {
             env,
             cwd: CString::from(c"/"),
             stdio: [theirs.as_fd(), null.as_fd(), null.as_fd()],
-            terminal: false,
+            place: Place::Apart,
             user: request.user.clone().map(user),
         };
         let (leader, beginning) = spawn::begin(command).ok()?;
@@ -80,7 +80,12 @@ impl Warm {
 
     fn is_for(&self, request: &wire::Exec<'_>) -> bool {
         let script = request.argv.get(1).is_some_and(|script| script.ends_with(b".py"));
-        script && request.argv.first() == Some(&self.program.as_slice()) && request.user == self.user
+        // One that can be stopped has somebody else with it.
+        let stops = request.tty.is_some_and(|tty| tty.stops);
+        script
+            && !stops
+            && request.argv.first() == Some(&self.program.as_slice())
+            && request.user == self.user
     }
 
     fn said(&self, wait: &Timespec) -> Said {
