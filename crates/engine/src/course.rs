@@ -9,7 +9,7 @@ use cofferdam_guest::wire;
 use cofferdam_model::{Body, Exit, SessionChanged, SessionSpec, Usage};
 use cofferdam_sys::signal::suspend_here;
 use cofferdam_sys::terminal::RawMode;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, OwnedFd};
 
 /// The one command of a `run`, from its start to its end.
 pub(crate) fn command(
@@ -22,22 +22,14 @@ pub(crate) fn command(
 ) -> Result<(Exit, Usage), EngineError> {
     let channel = standing.sandbox.take_channel().ok_or(EngineError::NoChannel)?;
     let mut relay = Relay::new(channel)?;
-    let terminal = stdio.stdin.as_ref().filter(|_| tty).map(AsFd::as_fd);
-    let size = terminal.and_then(current_size).unwrap_or(wire::Size { rows: 24, columns: 80 });
-    let keyboard = terminal.map(|fd| fd.try_clone_to_owned()).transpose();
+    let terminal = stdio.stdin.as_ref().filter(|_| tty);
+    let size = terminal.and_then(|fd| current_size(fd.as_fd()));
+    let size = size.unwrap_or(wire::Size { rows: 24, columns: 80 });
+    let keyboard = terminal.map(OwnedFd::try_clone).transpose();
     let keyboard = keyboard.map_err(|source| EngineError::Io { doing: "use the terminal", source })?;
-    let asked = Command {
-        argv: spec.command.clone(),
-        user: spec.user,
-        tty: tty.then_some(size),
-        stops: matches!(heard, Heard::Signals(_)),
-        timeout: spec.limits.timeout,
-        output: spec.limits.output,
-        cwd: standing.image.as_ref().and_then(|image| image.cwd(&spec.command)),
-        who: standing.image.as_ref().and_then(|image| image.who(&spec)),
-        ..Command::default()
-    };
-    let mut raw = keyboard.as_ref().and_then(|fd| RawMode::enter(fd.as_fd()).ok());
+    let stops = matches!(heard, Heard::Signals(_));
+    let asked = Command { tty: tty.then_some(size), stops, ..asked_for(&spec, standing) };
+    let mut raw = in_raw_mode(keyboard.as_ref());
     let mut browser = standing.start_browser(&mut relay, &spec)?;
     let (id, exec) = standing.start(&mut relay, &spec, &asked, Io::Descriptors(stdio))?;
     meanwhile();
@@ -57,10 +49,9 @@ pub(crate) fn command(
             _ => {}
         }
         if turn.stopped.contains(&id) {
-            // The terminal is somebody else's for as long as we are stopped.
             drop(raw.take());
             suspend_here();
-            raw = keyboard.as_ref().and_then(|fd| RawMode::enter(fd.as_fd()).ok());
+            raw = in_raw_mode(keyboard.as_ref());
             relay.resume_at(id, keyboard.as_ref().and_then(|fd| current_size(fd.as_fd())))?;
         }
         if let Some(unheeded) = turn.unheeded {
@@ -93,4 +84,21 @@ pub(crate) fn command(
         standing.browser_ended(event, ended, Some("the session's command has ended"))?;
     }
     told
+}
+
+fn asked_for(spec: &SessionSpec, standing: &Standing) -> Command {
+    Command {
+        argv: spec.command.clone(),
+        user: spec.user,
+        timeout: spec.limits.timeout,
+        output: spec.limits.output,
+        cwd: standing.image.as_ref().and_then(|image| image.cwd(&spec.command)),
+        who: standing.image.as_ref().and_then(|image| image.who(spec)),
+        ..Command::default()
+    }
+}
+
+/// The terminal is the command's for as long as this is, and somebody else's while we are stopped.
+fn in_raw_mode(keyboard: Option<&OwnedFd>) -> Option<RawMode<'_>> {
+    keyboard.and_then(|fd| RawMode::enter(fd.as_fd()).ok())
 }
