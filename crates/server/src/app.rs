@@ -7,7 +7,7 @@ use crate::guard::Guard;
 use crate::keys::Keys;
 use crate::log::Log;
 use crate::owners::Owners;
-use crate::rest::Gates;
+use crate::rest::{Calls, Gates};
 use crate::sandbox::Sandboxes;
 use cofferdam_engine::{Engine, EngineError, House};
 use std::sync::Arc;
@@ -28,6 +28,8 @@ pub(crate) struct State {
     pub(crate) fetched: Fetched,
     pub(crate) guard: Guard,
     pub(crate) gates: Gates,
+    /// Of tools, over HTTP.
+    pub(crate) calls: Calls,
     pub(crate) builds: Builds,
     /// Nothing new is begun.
     pub(crate) draining: AtomicBool,

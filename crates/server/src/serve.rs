@@ -118,6 +118,7 @@ async fn run(
         guard,
         gates,
         builds: Default::default(),
+        calls: Default::default(),
     });
     life::recover(&app, kept);
     // Last of what may fail: keys are told once, and those of a start that failed would be known to nobody.

@@ -1,31 +1,22 @@
 //! Files of the sandbox, read and written whole or in pieces.
 
-use super::work::{Done, Fault, ToolSandbox};
+use super::told::{Done, Fault};
+use super::work::ToolSandbox;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use cofferdam_api::mcp::{Encoding, FileRead, FileWritten, MOST_READ, ReadFile, WriteFile};
 use std::fs::File;
 use std::io::{self, Read, Write};
 use std::os::fd::OwnedFd;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// What a file system calls a path; more is refused there as well.
 const LONGEST_PATH: usize = 4096;
 
 impl ToolSandbox<'_> {
-    fn located(&self, path: &str) -> Result<PathBuf, Fault> {
-        match path.is_empty() || path.contains('\0') || path.len() > LONGEST_PATH {
-            true => Err(Fault(format!("`path`: from 1 to {LONGEST_PATH} bytes without NUL"))),
-            false => Ok(self.workdir.join(path)),
-        }
-    }
-
     pub(super) fn read_file(&self, asked: &ReadFile) -> Result<Done, Fault> {
-        let path = self.located(&asked.path)?;
-        let limit = asked.limit.unwrap_or(MOST_READ);
-        if !(1..=MOST_READ).contains(&limit) {
-            return Err(Fault(format!("`limit`: from 1 to {MOST_READ} bytes")));
-        }
+        let path = located(&self.workdir, &asked.path)?;
+        let limit = limit_of(asked)?;
         let offset = asked.offset.unwrap_or(0);
         let (from, to) = io::pipe()?;
         let to = File::from(OwnedFd::from(to));
@@ -44,13 +35,8 @@ impl ToolSandbox<'_> {
     }
 
     pub(super) fn write_file(&self, asked: &WriteFile) -> Result<Done, Fault> {
-        let path = self.located(&asked.path)?;
-        let content = match asked.encoding {
-            Encoding::Utf8 => asked.content.clone().into_bytes(),
-            Encoding::Base64 => STANDARD
-                .decode(&asked.content)
-                .map_err(|error| Fault(format!("`content` is not base64: {error}")))?,
-        };
+        let path = located(&self.workdir, &asked.path)?;
+        let content = content_of(asked)?;
         let (from, mut to) = io::pipe()?;
         let from = File::from(OwnedFd::from(from));
         std::thread::scope(|scope| {
@@ -61,10 +47,38 @@ impl ToolSandbox<'_> {
             drop(from);
             copied
         })?;
-        let bytes = content.len() as u64;
-        let written = FileWritten { path: path.display().to_string(), bytes };
-        Done::of(format!("{bytes} bytes written to {}", written.path), &written)
+        file_written(&path, content.len() as u64)
     }
+}
+
+/// From the work dir, if it is not absolute.
+pub(crate) fn located(workdir: &Path, path: &str) -> Result<PathBuf, Fault> {
+    match path.is_empty() || path.contains('\0') || path.len() > LONGEST_PATH {
+        true => Err(Fault(format!("`path`: from 1 to {LONGEST_PATH} bytes without NUL"))),
+        false => Ok(workdir.join(path)),
+    }
+}
+
+pub(crate) fn limit_of(asked: &ReadFile) -> Result<u32, Fault> {
+    let limit = asked.limit.unwrap_or(MOST_READ);
+    match (1..=MOST_READ).contains(&limit) {
+        true => Ok(limit),
+        false => Err(Fault(format!("`limit`: from 1 to {MOST_READ} bytes"))),
+    }
+}
+
+pub(crate) fn content_of(asked: &WriteFile) -> Result<Vec<u8>, Fault> {
+    match asked.encoding {
+        Encoding::Utf8 => Ok(asked.content.clone().into_bytes()),
+        Encoding::Base64 => STANDARD
+            .decode(&asked.content)
+            .map_err(|error| Fault(format!("`content` is not base64: {error}"))),
+    }
+}
+
+pub(crate) fn file_written(path: &Path, bytes: u64) -> Result<Done, Fault> {
+    let written = FileWritten { path: path.display().to_string(), bytes };
+    Done::of(format!("{bytes} bytes written to {}", written.path), &written)
 }
 
 /// So many bytes from there on, and whether there are more.
@@ -77,7 +91,12 @@ fn part(mut from: impl Read, offset: u64, limit: u32) -> io::Result<(Vec<u8>, bo
     Ok((bytes, more))
 }
 
-fn file_read(encoding: Encoding, mut bytes: Vec<u8>, more: bool, offset: u64) -> Result<Done, Fault> {
+pub(crate) fn file_read(
+    encoding: Encoding,
+    mut bytes: Vec<u8>,
+    more: bool,
+    offset: u64,
+) -> Result<Done, Fault> {
     if encoding == Encoding::Base64 {
         let next_offset = more.then(|| offset + bytes.len() as u64);
         let read = FileRead { content: STANDARD.encode(&bytes), encoding, next_offset };

@@ -1,9 +1,10 @@
 //! A sandbox as tools of the Model Context Protocol, for any client that starts servers by a command line: lines of
 //! JSON-RPC in, lines out. Calls run beside each other; the client is believed in nothing but what it asks for.
 
-mod files;
-mod output;
+pub(crate) mod files;
+pub(crate) mod output;
 mod stop;
+pub(crate) mod told;
 mod work;
 
 pub use work::ToolSandbox;
@@ -19,13 +20,18 @@ use std::io::{self, BufRead, Read, Write};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{Builder, Scope};
 use stop::Stop;
-use work::Fault;
+use told::Fault;
 
 /// So many calls run at a time.
 const AT_ONCE: usize = 16;
-const INSTRUCTIONS: &str = "A sandbox of its own for commands and files. What is done to the work dir stays inside until \
+/// What is said of a work dir that is the host's, …
+const OF_THE_HOST: &str = "A sandbox of its own for commands and files. What is done to the work dir stays inside until \
     `commit`, or until this connection ends, if changes are kept at all; `diff` shows it, `begin` and `rollback` try \
-    something out. What may be reached over the network is decided by a policy: without one, nothing is. Credentials in \
+    something out.";
+/// … and of files that are nobody else's.
+pub(crate) const OF_ITS_OWN: &str = "A sandbox of its own for commands and files, which are its alone and end with it. `diff` shows \
+    what was done; `begin` opens a transaction, `commit` keeps it and `rollback` drops it.";
+const OF_ALL: &str = "What may be reached over the network is decided by a policy: without one, nothing is. Credentials in \
     variables are placeholders that only work towards the hosts they are for. Everything is recorded.";
 
 /// Speaks with one client until its input ends. What still runs then is ended.
@@ -91,7 +97,7 @@ impl<W: Write + Send> Desk<'_, '_, W> {
             Ok(Message::Request { id, method, params }) if method == "tools/call" => {
                 self.call(scope, id, params);
             }
-            Ok(Message::Request { id, method, params }) => match answer(&method, &params) {
+            Ok(Message::Request { id, method, params }) => match answer(OF_THE_HOST, &method, &params) {
                 Ok(result) => self.say(&rpc::result(&id, &result)),
                 Err(error) => self.say(&rpc::error_value(&id, &error)),
             },
@@ -144,13 +150,13 @@ impl<W: Write + Send> Desk<'_, '_, W> {
     }
 }
 
-enum Refused {
+pub(crate) enum Refused {
     Protocol(Value),
     /// What a model can mend: it is told as the result of its call.
     Arguments(String),
 }
 
-fn named_call(params: Value) -> Result<Call, Refused> {
+pub(crate) fn named_call(params: Value) -> Result<Call, Refused> {
     right_version(&params).map_err(Refused::Protocol)?;
     let Value::Object(mut params) = params else {
         return Err(Refused::Protocol(problem(BAD_PARAMS, "`params` has to be an object")));
@@ -167,7 +173,7 @@ fn named_call(params: Value) -> Result<Call, Refused> {
     })
 }
 
-fn failed(why: &str) -> Value {
+pub(crate) fn failed(why: &str) -> Value {
     json!({
         "content": [{ "type": "text", "text": why }],
         "isError": true,
@@ -175,7 +181,7 @@ fn failed(why: &str) -> Value {
     })
 }
 
-fn problem(code: i32, message: &str) -> Value {
+pub(crate) fn problem(code: i32, message: &str) -> Value {
     json!({ "code": code, "message": message })
 }
 
@@ -192,8 +198,9 @@ fn right_version(params: &Value) -> Result<(), Value> {
     }
 }
 
-fn answer(method: &str, params: &Value) -> Result<Value, Value> {
+pub(crate) fn answer(about: &str, method: &str, params: &Value) -> Result<Value, Value> {
     right_version(params)?;
+    let instructions = format!("{about} {OF_ALL}");
     let mut result = match method {
         "initialize" => {
             let asked = params.get("protocolVersion").and_then(Value::as_str);
@@ -202,13 +209,13 @@ fn answer(method: &str, params: &Value) -> Result<Value, Value> {
                 "protocolVersion": spoken.unwrap_or(&WITH_HANDSHAKE[0]),
                 "capabilities": capabilities(),
                 "serverInfo": info(),
-                "instructions": INSTRUCTIONS,
+                "instructions": instructions,
             })
         }
         "server/discover" => json!({
             "supportedVersions": WITHOUT_HANDSHAKE,
             "capabilities": capabilities(),
-            "instructions": INSTRUCTIONS,
+            "instructions": instructions,
             "_meta": { "io.modelcontextprotocol/serverInfo": info() },
         }),
         "tools/list" => tools(),
@@ -251,14 +258,14 @@ mod tests {
 
     #[test]
     fn versions_are_met_or_named() {
-        let told = |params: Value| answer("initialize", &params).unwrap()["protocolVersion"].clone();
+        let told = |params: Value| answer("", "initialize", &params).unwrap()["protocolVersion"].clone();
         assert_eq!(told(json!({"protocolVersion": "2024-11-05"})), "2024-11-05");
         assert_eq!(told(json!({"protocolVersion": "1999-01-01"})), WITH_HANDSHAKE[0]);
         assert_eq!(told(Value::Null), WITH_HANDSHAKE[0]);
         let of = |version: &str| json!({ "_meta": { VERSION_KEY: version } });
-        assert!(answer("server/discover", &of("2026-07-28")).is_ok());
-        assert_eq!(answer("tools/list", &of("2031-01-01")).unwrap_err()["code"], NO_VERSION);
-        assert_eq!(answer("resources/list", &json!({})).unwrap_err()["code"], NO_METHOD);
+        assert!(answer("", "server/discover", &of("2026-07-28")).is_ok());
+        assert_eq!(answer("", "tools/list", &of("2031-01-01")).unwrap_err()["code"], NO_VERSION);
+        assert_eq!(answer("", "resources/list", &json!({})).unwrap_err()["code"], NO_METHOD);
     }
 
     #[test]

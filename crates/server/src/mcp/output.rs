@@ -7,7 +7,7 @@ const HEAD: usize = 16 << 10;
 const TAIL: usize = 48 << 10;
 
 #[derive(Default)]
-pub(super) struct Shown {
+pub(crate) struct Shown {
     head: Vec<u8>,
     tail: VecDeque<u8>,
     left_out: u64,
@@ -28,7 +28,7 @@ impl Shown {
         }
     }
 
-    fn add(&mut self, bytes: &[u8]) {
+    pub(crate) fn add(&mut self, bytes: &[u8]) {
         let (first, rest) = bytes.split_at(bytes.len().min(HEAD - self.head.len()));
         self.head.extend_from_slice(first);
         self.tail.extend(rest);

@@ -2,20 +2,15 @@
 
 use super::output::Shown;
 use super::stop::Stop;
-use cofferdam_api::mcp::{Begin, Call, Depth, Diff, Differences, Ran, Run, Settle};
-use cofferdam_engine::{Engine, EngineError, LiveExec, LiveOutcome, Stdio};
-use cofferdam_model::{ChangeOp, Exit, FileDifference, SessionId, Span};
-use serde::Serialize;
-use serde_json::{Value, json};
+use super::told::{Done, Fault, begun, differences, may_run, ran, settled};
+use cofferdam_api::mcp::{Begin, Call, Diff, Run, Settle};
+use cofferdam_engine::{Engine, LiveExec, LiveOutcome, Stdio};
+use cofferdam_model::{Exit, SessionId, Span};
 use std::io::{self, Write};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
-
-/// So much text of differences is in one answer, and so many of them.
-const TEXTS: usize = 128 << 10;
-const CHANGES: usize = 2000;
 
 /// The session that tools work in.
 pub struct ToolSandbox<'e> {
@@ -28,43 +23,6 @@ pub struct ToolSandbox<'e> {
     /// One change of layers at a time.
     changing: Mutex<()>,
     plain_shell: AtomicBool,
-}
-
-/// Why a call came to nothing, for the model to read.
-pub(super) struct Fault(pub(super) String);
-
-impl From<EngineError> for Fault {
-    fn from(error: EngineError) -> Self {
-        Self(error.to_string())
-    }
-}
-
-impl From<io::Error> for Fault {
-    fn from(error: io::Error) -> Self {
-        Self(error.to_string())
-    }
-}
-
-/// What a call came to: as text, and as data.
-pub(super) struct Done {
-    pub(super) text: String,
-    pub(super) data: Value,
-}
-
-impl Done {
-    pub(super) fn of(text: impl Into<String>, data: &impl Serialize) -> Result<Self, Fault> {
-        let data = serde_json::to_value(data).map_err(|error| Fault(error.to_string()))?;
-        Ok(Self { text: text.into(), data })
-    }
-
-    pub(super) fn told(self) -> Value {
-        json!({
-            "content": [{ "type": "text", "text": self.text }],
-            "structuredContent": self.data,
-            "isError": false,
-            "resultType": "complete",
-        })
-    }
 }
 
 impl<'e> ToolSandbox<'e> {
@@ -83,9 +41,7 @@ impl<'e> ToolSandbox<'e> {
             Call::Begin(Begin {}) => {
                 let _alone = layers();
                 self.engine.begin_transaction(&self.session)?;
-                let depth = self.depth()?;
-                let told = Depth { depth, effects: Vec::new(), conflicts: Vec::new() };
-                Done::of(format!("transaction {depth} is open"), &told)
+                begun(self.depth()?)
             }
             Call::Commit(Settle { force }) => {
                 let _alone = layers();
@@ -107,12 +63,7 @@ impl<'e> ToolSandbox<'e> {
     }
 
     fn run(&self, asked: &Run, stop: &Stop) -> Result<Done, Fault> {
-        if asked.command.contains('\0') || asked.cwd.as_ref().is_some_and(|cwd| cwd.contains('\0')) {
-            return Err(Fault("`command` and `cwd` have no NUL in them".into()));
-        }
-        if asked.timeout.is_some_and(|seconds| !(1..=86400).contains(&seconds)) {
-            return Err(Fault("`timeout`: from 1 to 86400 seconds".into()));
-        }
+        may_run(asked)?;
         if !self.plain_shell.load(Ordering::Relaxed) {
             let (outcome, done) = self.shell("bash", asked, stop)?;
             if outcome.exit != Exit::NotFound {
@@ -159,89 +110,15 @@ impl<'e> ToolSandbox<'e> {
             Some(cwd) => Fault(format!("{error} (`cwd`: {cwd})")),
             None => error.into(),
         })?;
-        let done = ran(&outcome, stdout, stderr);
+        let done = ran(outcome.exit.code(), outcome.reason.clone(), stdout, stderr);
         Ok((outcome, done))
     }
 
     fn diff(&self, asked: &Diff) -> Result<Done, Fault> {
-        let mut found = self.engine.difference(&self.session, !asked.brief)?;
-        let truncated = found.len() > CHANGES;
-        found.truncate(CHANGES);
-        let mut room = TEXTS;
-        for difference in &mut found {
-            match difference.diff.as_ref().map(String::len) {
-                Some(size) if size > room => {
-                    difference.diff = None;
-                    difference.omitted = Some("too much text for one answer: see `read_file`".into());
-                }
-                size => room -= size.unwrap_or(0),
-            }
-        }
-        let object = |one| match serde_json::to_value(one) {
-            Ok(Value::Object(object)) => Some(object),
-            _ => None,
-        };
-        let text = match found.is_empty() {
-            true => "nothing was changed".to_owned(),
-            false => found.iter().map(told).collect(),
-        };
-        Done::of(text, &Differences { changes: found.iter().filter_map(object).collect(), truncated })
+        differences(self.engine.difference(&self.session, !asked.brief)?)
     }
 
     fn settle(&self, keep: bool, force: bool) -> Result<Done, Fault> {
-        let settled = self.engine.settle(&self.session, keep, force)?;
-        let skipped = settled.host.iter().flat_map(|host| &host.skipped);
-        let conflicts: Vec<_> = skipped.map(|one| format!("{}: {}", one.path, one.reason)).collect();
-        let mut text = match (keep, &settled.host) {
-            (true, Some(host)) => format!(
-                "in the work dir of the host: {} created, {} modified, {} renamed, {} deleted",
-                host.created, host.modified, host.renamed, host.deleted
-            ),
-            (true, None) => format!("kept; {} transactions are open around it", settled.depth),
-            (false, _) => "files are as they were".to_owned(),
-        };
-        conflicts.iter().for_each(|one| text.push_str(&format!("\nnot kept: {one}")));
-        for effect in &settled.effects {
-            text.push_str(&format!("\ncannot be taken back: {effect}"));
-        }
-        if settled.more > 0 {
-            text.push_str(&format!("\nand {} more went outside", settled.more));
-        }
-        Done::of(text, &Depth { depth: settled.depth as u64, effects: settled.effects, conflicts })
+        settled(keep, self.engine.settle(&self.session, keep, force)?)
     }
-}
-
-fn ran(outcome: &LiveOutcome, stdout: Shown, stderr: Shown) -> Result<Done, Fault> {
-    let ran = Ran {
-        exit_code: outcome.exit.code(),
-        truncated: stdout.is_cut() || stderr.is_cut(),
-        stdout: stdout.text(),
-        stderr: stderr.text(),
-        reason: outcome.reason.clone(),
-    };
-    let mut text = ran.stdout.clone();
-    for part in [&ran.stderr, ran.reason.as_ref().unwrap_or(&String::new())] {
-        if !text.is_empty() && !text.ends_with('\n') && !part.is_empty() {
-            text.push('\n');
-        }
-        text.push_str(part);
-    }
-    if ran.exit_code != 0 || text.is_empty() {
-        let line = if text.is_empty() || text.ends_with('\n') { "" } else { "\n" };
-        text.push_str(&format!("{line}[exit code {}]", ran.exit_code));
-    }
-    Done::of(text, &ran)
-}
-
-fn told(difference: &FileDifference) -> String {
-    let change = &difference.change;
-    let omitted = difference.omitted.as_ref().map(|why| format!(" ({why})")).unwrap_or_default();
-    let text = difference.diff.as_deref().unwrap_or_default();
-    let op = match change.op {
-        ChangeOp::Created => "created",
-        ChangeOp::Modified => "modified",
-        ChangeOp::Renamed => "renamed",
-        ChangeOp::Deleted => "deleted",
-    };
-    format!("{op} {}{omitted}\n{text}", change.path)
 }

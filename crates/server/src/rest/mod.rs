@@ -7,11 +7,13 @@ mod record;
 mod secrets;
 mod sessions;
 mod snapshots;
+mod tools;
 mod volumes;
 mod wire;
 mod work;
 
 pub(crate) use gates::Gates;
+pub(crate) use tools::Calls;
 pub(crate) use wire::refusal;
 
 use crate::app::App;
@@ -56,5 +58,6 @@ pub(crate) fn router() -> Router<App> {
         .route("/v1/openapi.json", get(docs::document))
         .route("/v1/docs", get(docs::page))
         .route("/v1/{*rest}", axum::routing::any(wire::nowhere))
+        .merge(tools::router())
         .method_not_allowed_fallback(wire::not_that_way)
 }

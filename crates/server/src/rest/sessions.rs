@@ -29,12 +29,16 @@ pub(super) async fn create(
     caller: Caller,
     Input(asked): Input<v1::NewSession>,
 ) -> Result<(StatusCode, Json<v1::Session>), Problem> {
-    let time = span(&app, asked.timeout.unwrap_or(TIMEOUT))?;
-    let record = record(&app, &caller, asked, time)?;
-    let by = caller.by();
-    let made = blocking(&app, move |app| plan::make(app, record, time, by)).await?;
+    let made = make(&app, &caller, asked).await?;
     let session = told(&app, made).await?;
     Ok((StatusCode::CREATED, Json(session)))
+}
+
+pub(super) async fn make(app: &App, caller: &Caller, asked: v1::NewSession) -> Result<Arc<Sandbox>, Problem> {
+    let time = span(app, asked.timeout.unwrap_or(TIMEOUT))?;
+    let record = record(app, caller, asked, time)?;
+    let by = caller.by();
+    Ok(blocking(app, move |app| plan::make(app, record, time, by)).await?)
 }
 
 fn record(app: &App, caller: &Caller, asked: v1::NewSession, time: Duration) -> Result<Record, Problem> {

@@ -51,6 +51,14 @@ impl Problem {
         Self::new(StatusCode::NOT_FOUND, format!("there is no such {what}, or it is not yours"))
     }
 
+    pub(super) fn is_not_found(&self) -> bool {
+        self.status == StatusCode::NOT_FOUND
+    }
+
+    pub(super) fn message(&self) -> &str {
+        &self.message
+    }
+
     pub(super) fn conflict(message: impl Into<String>) -> Self {
         Self::new(StatusCode::CONFLICT, message)
     }

@@ -11,7 +11,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
 use cofferdam_api::v1;
-use cofferdam_engine::inside::{Attached, Inside, Process, ProcessSpec};
+use cofferdam_engine::inside::{Attached, Inside, InsideError, Process, ProcessSpec};
 use cofferdam_engine::{End, Heard, OutputStream};
 use cofferdam_model::SessionId;
 use futures_util::{StreamExt, stream};
@@ -24,18 +24,36 @@ use std::time::Duration;
 
 /// So much of each stream is in the answer to who does not want it as it comes.
 const SHOWN: usize = 4 << 20;
-const USER: &str = "user";
+pub(super) const USER: &str = "user";
 const KILL: u8 = 9;
 
 /// A command that ends when nobody waits for it any more.
-struct Watched {
+pub(super) struct Watched {
     process: Arc<Process>,
     attached: Attached,
     over: bool,
 }
 
 impl Watched {
-    async fn next(&mut self) -> Option<Heard> {
+    pub(super) async fn start(
+        inside: &Inside,
+        spec: ProcessSpec,
+        input: Option<String>,
+    ) -> Result<Self, InsideError> {
+        let (process, attached) = inside.start(spec).await?;
+        if let Some(text) = input {
+            let process = process.clone();
+            // Beside its output: either could wait for the other.
+            tokio::spawn(async move {
+                if process.input(Bytes::from(text)).await.is_ok() {
+                    let _ = process.end_input().await;
+                }
+            });
+        }
+        Ok(Self { process, attached, over: false })
+    }
+
+    pub(super) async fn next(&mut self) -> Option<Heard> {
         let heard = self.attached.next().await;
         self.over |= matches!(heard, None | Some(Heard::Ended(_)));
         heard
@@ -96,17 +114,7 @@ pub(super) async fn exec(
         timeout: asked.timeout.map(|seconds| Duration::from_secs(seconds.into())),
         ..ProcessSpec::default()
     };
-    let (process, attached) = inside.start(spec).await?;
-    if let Some(text) = asked.stdin {
-        let process = process.clone();
-        // Beside its output: either could wait for the other.
-        tokio::spawn(async move {
-            if process.input(Bytes::from(text)).await.is_ok() {
-                let _ = process.end_input().await;
-            }
-        });
-    }
-    let watched = Watched { process, attached, over: false };
+    let watched = Watched::start(&inside, spec, asked.stdin).await?;
     let events = headers.get(ACCEPT).and_then(|accept| accept.to_str().ok());
     match events.is_some_and(|accept| accept.contains("text/event-stream")) {
         true => Ok(streamed(watched).into_response()),

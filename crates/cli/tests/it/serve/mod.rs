@@ -10,6 +10,7 @@ mod routing;
 mod schema;
 mod sdk;
 mod tenants;
+mod tools;
 
 use crate::site;
 use cofferdam_testkit::{Done, PATIENCE, Server, Site, eventually};
