@@ -35,8 +35,9 @@ impl Promise {
         match self.0.take() {
             Some(Awaits::There(asker, supervisor)) => {
                 let reply = result.map_or_else(|reply| reply, |session| Reply::Created { session });
-                let _ = send(&asker, &reply);
+                // Whoever hears of it may order the next at once, beside which this one does not count twice.
                 supervisor.carried_out();
+                let _ = send(&asker, &reply);
             }
             Some(Awaits::Here(to)) => drop(to.send(result)),
             None => {}
