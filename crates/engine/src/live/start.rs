@@ -21,10 +21,6 @@ const PATIENCE: Duration = Duration::from_secs(120);
 const STARTING: Duration = Duration::from_secs(20);
 /// Beyond this the log begins anew.
 const LOG_MOST: u64 = 1 << 20;
-/// How many pieces of memory of a size a thread keeps for itself. A session is made of more than the usual seven, and what
-/// is not kept is put together with its neighbours and taken apart again, each time.
-const KEPT_MEMORY: &str = "glibc.malloc.tcache_count=32";
-
 /// What it may know of the environment that it is started from: where things are, and nothing that is secret.
 const PASSED_ON: [&str; 6] =
     ["PATH", "HOME", "LANG", "TZ", "XDG_DATA_HOME", "COFFERDAM_VAULT_PASSPHRASE_FILE"];
@@ -115,7 +111,6 @@ impl Engine {
                 .arg(self.home.path())
                 .env_clear()
                 .envs(passed)
-                .env("GLIBC_TUNABLES", KEPT_MEMORY)
                 .stdin(Stdio::null())
                 .stdout(log.try_clone()?)
                 .stderr(log)
