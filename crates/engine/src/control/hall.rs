@@ -260,6 +260,11 @@ mod tests {
         for _ in &staying {
             assert_eq!(heard.recv().unwrap(), Some(Question::Pause));
         }
+        // Those who were answered are counted until whoever answered has closed their connections.
+        let mut tries = 0..1000;
+        while control.connections() != staying.len() && tries.next().is_some() {
+            std::thread::sleep(Duration::from_millis(2));
+        }
         assert_eq!(control.connections(), staying.len());
         staying.clear();
         for _ in 0..3 * KEPT {
