@@ -6,6 +6,7 @@ use crate::error::EngineError;
 use cofferdam_runtime_process::Grounds;
 use cofferdam_trace::Reader;
 use std::path::Path;
+use std::sync::Mutex;
 
 /// Sessions of other state directories that are looked at in one go.
 const OTHERS: usize = 8;
@@ -18,8 +19,11 @@ impl Engine {
         self.prune_conflicts(|| crate::live::conflicts_kept(&self.home));
     }
 
-    /// The place of the next trace.
+    /// The place of the next trace. One thread at a time: of several that made it only one would be used, and the others'
+    /// removed.
     pub(crate) fn prepare_trace(&self) {
+        static MAKING: Mutex<()> = Mutex::new(());
+        let Ok(_alone) = MAKING.try_lock() else { return };
         let _ = cofferdam_trace::prepare(&self.home.spare_trace_in_the_making(), &self.home.spare_trace());
     }
 

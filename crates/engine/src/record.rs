@@ -70,11 +70,13 @@ impl Recorder {
         Ok(writing.open()?.checkpoint(now_us())?)
     }
 
-    /// The same without waiting for the disk: what follows is begun first, and then `settle` waits for both.
-    pub(crate) fn sign(&self) -> Result<(), EngineError> {
+    /// Adds an event and signs it, without waiting for the disk: what follows is begun first, and then `settle` waits for
+    /// both.
+    pub(crate) fn append_signed(&self, parent: Option<u64>, body: &Body) -> Result<u64, EngineError> {
         let mut writing = self.writing();
+        let seq = writing.open()?.append_signed(now_us(), parent, body)?;
         writing.unsigned_since = None;
-        Ok(writing.open()?.sign(now_us())?)
+        Ok(seq)
     }
 
     pub(crate) fn settle(&self) -> Result<(), EngineError> {

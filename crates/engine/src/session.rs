@@ -28,6 +28,7 @@ use cofferdam_runtime_process::Early;
 use cofferdam_trace::{FORMAT, Options, Writer};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 
 /// Asked once, after the command has ended, when the spec leaves it to a person.
@@ -289,11 +290,15 @@ impl Engine {
             return Ok((trace.unwrap_or_else(open_trace)?, made));
         }
         if stays {
+            let begins = Beginning::count();
             let recorder = open_trace()?;
             let made = backend.begin(asked).and_then(|begun| {
                 begun.complete(&mut || {
                     meanwhile();
-                    self.prepare_trace();
+                    // Where many begin at once there is no time that is nobody's, and each makes its own as quickly.
+                    if begins.is_alone() {
+                        self.prepare_trace();
+                    }
                 })
             });
             return Ok((recorder, made));
@@ -411,6 +416,29 @@ pub(crate) struct Way<'a> {
     /// What else there is to do for one that stays, once its trace is open and while its sandbox comes into being. Not
     /// called where that fails before.
     pub(crate) meanwhile: &'a mut dyn FnMut(),
+}
+
+/// How many sessions that stay begin in this process.
+static BEGINNING: AtomicUsize = AtomicUsize::new(0);
+
+/// One of them, for as long as this lives.
+struct Beginning;
+
+impl Beginning {
+    fn count() -> Self {
+        BEGINNING.fetch_add(1, Ordering::Relaxed);
+        Self
+    }
+
+    fn is_alone(&self) -> bool {
+        BEGINNING.load(Ordering::Relaxed) == 1
+    }
+}
+
+impl Drop for Beginning {
+    fn drop(&mut self) {
+        BEGINNING.fetch_sub(1, Ordering::Relaxed);
+    }
 }
 
 /// A sandbox, or why there is none.

@@ -128,7 +128,7 @@ impl Standing {
         let place = spec.shown_at.as_ref().unwrap_or(&self.workdir);
         let cwd = command.cwd.as_deref().unwrap_or(place);
         self.may_start(&command.argv, cwd)?;
-        let exec = self.recorder.append(
+        let exec = self.recorder.append_signed(
             None,
             &Body::ExecStarted(ExecStarted {
                 argv: command.argv.clone(),
@@ -140,7 +140,6 @@ impl Standing {
                 by: command.by.map(str::to_owned),
             }),
         )?;
-        self.recorder.sign()?;
         let user = wire::User { uid: who.uid, gid: who.gid, groups };
         let request = wire::Exec {
             argv: command.argv.iter().map(String::as_bytes).collect(),

@@ -9,6 +9,7 @@ use crate::late;
 use crate::layer::{self, Layer};
 use crate::layout::{self, Layout};
 use crate::limits::{self, Resolved};
+use crate::meanwhile::Meanwhile;
 use crate::network;
 use crate::plan::{self, Inherited, Room, Scratch, Skeleton};
 use crate::readback;
@@ -68,6 +69,8 @@ pub(crate) struct Making {
     pub(crate) ahead: Option<Scratch>,
     /// Its guest runs, and waits to be somebody's.
     pub(crate) waiting: Option<Waiting>,
+    /// What it waited with is being seen off.
+    pub(crate) left: Option<Meanwhile<()>>,
     pub(crate) began: layer::Began,
     /// What was done to the image's files before, the upper ones first.
     pub(crate) system: Vec<PathBuf>,
@@ -171,6 +174,7 @@ pub(crate) fn begin(
         room: Room::Only,
         ahead: None,
         waiting: None,
+        left: None,
         began: layer::Began::default(),
         system: Vec::new(),
         channel: None,
@@ -215,6 +219,7 @@ impl Begun for Beginning {
         standing.context.ids.dismiss();
         let mut standing = standing.run_to(None).map_err(told)?;
         standing.context.ids.wait();
+        standing.context.left.take().map(Meanwhile::get);
         Ok(Box::new(ProcessSandbox::new(standing)))
     }
 }

@@ -4,6 +4,7 @@ mod kept;
 mod own;
 
 use crate::hidden::Hidden;
+use crate::meanwhile::{self, Meanwhile};
 use crate::programs::{self, OPTIONAL, Programs};
 use crate::rooted;
 use crate::users::{Users, Way};
@@ -227,21 +228,25 @@ pub(crate) fn unbound(spec: &SandboxSpec, users: &Users) -> Layout {
 }
 
 impl Layout {
-    /// Whether the host still shows what this one, which was made over another, was made of.
-    pub(crate) fn holds_still(&self, made: &Self, spec: &SandboxSpec, users: &Users) -> bool {
-        let own = Own {
-            workdir: &self.workdir,
-            shown_at: &self.shown_at,
-            owner: self.workdir_owner,
-            mounts: Vec::new(),
-            hidden: Hidden::default(),
-            hidden_parents: Vec::new(),
-        };
-        gather_with(own, None, spec, users).is_ok_and(|wanted| wanted.has_been_made_as(made))
+    /// Begins to look what the host shows now of what this one, which was made over another, was made of.
+    pub(crate) fn look_again(&self, spec: &SandboxSpec, users: &Users) -> Meanwhile<Option<Self>> {
+        let (spec, users, owner) = (spec.clone(), users.to_look(), self.workdir_owner);
+        let (workdir, shown_at) = (self.workdir.clone(), self.shown_at.clone());
+        meanwhile::begin(move || {
+            let own = Own {
+                workdir: &workdir,
+                shown_at: &shown_at,
+                owner,
+                mounts: Vec::new(),
+                hidden: Hidden::default(),
+                hidden_parents: Vec::new(),
+            };
+            gather_with(own, None, &spec, &users).ok()
+        })
     }
 
     /// Whether what was made for that one is what this one wants.
-    fn has_been_made_as(&self, made: &Self) -> bool {
+    pub(crate) fn has_been_made_as(&self, made: &Self) -> bool {
         let host = |l: &Self| (l.system.clone(), l.var.clone(), l.etc_masked.clone(), l.passwd.clone());
         let own = |l: &Self| {
             (l.home.clone(), l.toolchains.clone(), l.gitconfig.clone(), l.root_home, l.sudo.clone())

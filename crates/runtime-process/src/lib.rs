@@ -20,6 +20,7 @@ mod late;
 pub mod layer;
 mod layout;
 mod limits;
+mod meanwhile;
 mod network;
 mod plan;
 mod procfs;

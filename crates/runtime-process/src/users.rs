@@ -88,6 +88,14 @@ fn refused(what: &str, fix: &str) -> RuntimeError {
     RuntimeError::Refused { what: what.into(), fix: fix.into() }
 }
 
+impl Users {
+    /// The same for who only looks: it keeps no range.
+    pub(crate) fn to_look(&self) -> Self {
+        let (uid_map, gid_map) = (self.uid_map.clone(), self.gid_map.clone());
+        Self { uid_map, gid_map, _reserved: None, ..*self }
+    }
+}
+
 /// The caller as the owner of what is looked at, with nothing reserved: for who shows the same inside elsewhere.
 pub(crate) fn of_caller() -> Users {
     let (uid, gid) = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());

@@ -9,6 +9,7 @@
 use crate::create::{self, Failure, Making, chosen, hearing};
 use crate::decide;
 use crate::layout::{self, Layout};
+use crate::meanwhile::{self, Meanwhile};
 use crate::plan::{self, Room};
 use crate::report::Fixed;
 use crate::supervise;
@@ -28,6 +29,8 @@ pub(crate) struct Waiting {
     room: OwnedFd,
     /// What the session wants, once that is known and until it is decided.
     layout: Option<Layout>,
+    /// What the host shows by then, which somebody looks at meanwhile.
+    seen: Option<Meanwhile<Option<Layout>>>,
     /// The steward knows what is left to be made.
     told: bool,
     /// What nothing changes any more, as it was read back.
@@ -57,6 +60,7 @@ pub(crate) fn go_ahead(m: &mut Making) -> Result<(), Failure> {
     let Some(users) = m.users.as_ref().filter(|_| m.ahead.is_some() && m.room == Room::First) else {
         return Ok(());
     };
+    meanwhile::employ();
     m.layout = Some(layout::unbound(&m.spec, users));
     create::place_groups(m)?;
     let ops = decide::decided(m, true, plan::ahead)?;
@@ -88,7 +92,7 @@ fn attend(m: &Making) -> Result<Waiting, Failure> {
     };
     let steward = boot::launch(&birth, plan::steward(&m.spec.staging, keep[0]))
         .map_err(|errno| RuntimeError::io("start what binds a prepared sandbox")(errno.into()))?;
-    Ok(Waiting { steward, room, layout: None, told: false, fixed })
+    Ok(Waiting { steward, room, layout: None, seen: None, told: false, fixed })
 }
 
 /// Whether one that waits can be made what this spec says, as far as the spec tells.
@@ -109,8 +113,9 @@ pub(crate) fn check(m: &mut Making, spec: &SandboxSpec) -> Result<(), Failure> {
     if decide::filter_for(spec, &wanted, &m.without) != decide::filter_of(m)? {
         return Err(misfit("it is held under another filter"));
     }
+    let seen = m.users.as_ref().map(|users| wanted.look_again(spec, users));
     if let Some(waiting) = &mut m.waiting {
-        waiting.layout = Some(wanted);
+        (waiting.layout, waiting.seen) = (Some(wanted), seen);
     }
     Ok(())
 }
@@ -118,15 +123,16 @@ pub(crate) fn check(m: &mut Making, spec: &SandboxSpec) -> Result<(), Failure> {
 /// Decides what one that waits becomes, and has its steward begin. Meanwhile: what was made of it must be what a new one
 /// would have, as the host is now. Where that is not so it is of no use to anyone, and nothing has run in it.
 pub(crate) fn settle_in(m: &mut Making) -> Result<(), Failure> {
-    let Some(wanted) = m.waiting.as_mut().and_then(|waiting| waiting.layout.take()) else { return Ok(()) };
+    let Some(waiting) = &mut m.waiting else { return Ok(()) };
+    let (Some(wanted), seen) = (waiting.layout.take(), waiting.seen.take()) else { return Ok(()) };
     create::map_ids(m, wanted.workdir_owner)?;
     let made = m.layout.replace(wanted);
     // A layer on disk is made later, when it is on record whose it is.
     if m.limits.layer_in_scratch {
         bind(m)?;
     }
-    let (users, wanted) = chosen(m)?;
-    match made.is_some_and(|made| wanted.holds_still(&made, &m.spec, users)) {
+    let seen = seen.and_then(Meanwhile::get).flatten();
+    match made.zip(seen).is_some_and(|(made, seen)| seen.has_been_made_as(&made)) {
         true => Ok(()),
         false => Err(misfit("it shows other files of the host")),
     }
@@ -163,6 +169,9 @@ pub(crate) fn finish(m: &mut Making) -> Result<(), Failure> {
     let Some(mut launched) = m.launched.take() else { return chosen(m).map(drop) };
     // It takes as long as to read what it does not change.
     m.settled = waiting.fixed.settled().ok();
+    let Waiting { steward, room, .. } = waiting;
+    // It has left. To wait for that takes as long as anything else here, and nobody needs it.
+    m.left = Some(meanwhile::begin(move || drop((steward, room))));
     let confined = confined(m, &mut launched);
     m.launched = Some(launched);
     // They are shown; other rooms of the place have them too.

@@ -157,6 +157,33 @@ impl Writer {
     /// Adds an event and returns its sequence number. An event that is refused for what it is leaves the
     /// writer as it was; a failed write ends it.
     pub fn append(&mut self, now_us: u64, parent: Option<u64>, body: &Body) -> Result<u64, WriteError> {
+        let (seq, signed) = self.add(now_us, parent, body, false)?;
+        // The first event is followed by what makes a session: nothing is lost with it that the next wait will not have.
+        if signed && seq > 0 {
+            self.settle()?;
+        }
+        Ok(seq)
+    }
+
+    /// The same with a signature right after it, in one write and without waiting for the disk: for who has something to
+    /// begin meanwhile, and settles then.
+    pub fn append_signed(
+        &mut self,
+        now_us: u64,
+        parent: Option<u64>,
+        body: &Body,
+    ) -> Result<u64, WriteError> {
+        self.add(now_us, parent, body, true).map(|(seq, _)| seq)
+    }
+
+    /// Says whether a signature went with it: one that was wanted, or was due.
+    fn add(
+        &mut self,
+        now_us: u64,
+        parent: Option<u64>,
+        body: &Body,
+        sign: bool,
+    ) -> Result<(u64, bool), WriteError> {
         self.usable()?;
         let kind = body.kind();
         if matches!(body, Body::Checkpoint(_) | Body::Head(_)) {
@@ -171,17 +198,13 @@ impl Writer {
         let mut tip = self.tip;
         self.staged.clear();
         self.stage(&mut tip, now_us, parent, body)?;
-        let sign = tip.due(now_us);
+        let sign = sign || tip.due(now_us);
         if sign {
             self.stage_mark(&mut tip, now_us, Mark::Checkpoint)?;
         }
         let seq = self.tip.next;
         self.write(tip, sign)?;
-        // The first event is followed by what makes a session: nothing is lost with it that the next wait will not have.
-        if sign && seq > 0 {
-            self.settle()?;
-        }
-        Ok(seq)
+        Ok((seq, sign))
     }
 
     /// Stores a payload and returns what an event needs to name it. To be called before that event is added.
@@ -198,20 +221,14 @@ impl Writer {
 
     /// Signs everything so far, unless it is signed already.
     pub fn checkpoint(&mut self, now_us: u64) -> Result<(), WriteError> {
-        self.sign(now_us)?;
-        self.settle()
-    }
-
-    /// The same without waiting for the disk, for who has something to begin meanwhile and settles then.
-    pub fn sign(&mut self, now_us: u64) -> Result<(), WriteError> {
         self.usable()?;
-        if self.tip.unsigned == 0 {
-            return Ok(());
+        if self.tip.unsigned > 0 {
+            let mut tip = self.tip;
+            self.staged.clear();
+            self.stage_mark(&mut tip, now_us, Mark::Checkpoint)?;
+            self.write(tip, true)?;
         }
-        let mut tip = self.tip;
-        self.staged.clear();
-        self.stage_mark(&mut tip, now_us, Mark::Checkpoint)?;
-        self.write(tip, true)
+        self.settle()
     }
 
     /// Waits until all that is signed is on the disk, if this trace is to be durable.

@@ -198,6 +198,7 @@ mod tests {
     use super::super::{Question, Reply};
     use super::*;
     use std::io::{BufRead, BufReader, Write};
+    use std::os::unix::fs::PermissionsExt;
     use std::os::unix::net::UnixStream;
     use std::sync::mpsc::{Sender, channel};
 
@@ -235,6 +236,8 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let (told, heard) = channel();
         let control = Control::open_at(dir.path(), "it.sock", Arc::new(Desk(told))).unwrap();
+        let mode = std::fs::metadata(dir.path().join("it.sock")).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o600, "nobody else comes");
         let connect = || UnixStream::connect(dir.path().join("it.sock")).unwrap();
         let mut staying: Vec<UnixStream> = (0..3 * KEPT).map(|_| connect()).collect();
         for (at, stream) in staying.iter_mut().enumerate() {
@@ -256,6 +259,11 @@ mod tests {
         }
         for _ in &staying {
             assert_eq!(heard.recv().unwrap(), Some(Question::Pause));
+        }
+        // Those who were answered are counted until whoever answered has closed their connections.
+        let mut tries = 0..1000;
+        while control.connections() != staying.len() && tries.next().is_some() {
+            std::thread::sleep(Duration::from_millis(2));
         }
         assert_eq!(control.connections(), staying.len());
         staying.clear();

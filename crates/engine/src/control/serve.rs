@@ -12,7 +12,6 @@ use cofferdam_store::Home;
 use cofferdam_vault::Bound;
 use std::io;
 use std::os::fd::OwnedFd;
-use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -78,12 +77,9 @@ impl Socket {
             let _lock = locked(dir)?;
             // One that is there is of a process that was killed.
             let _ = std::fs::remove_file(&path);
-            UnixListener::bind(address(&open, name))?
+            listen(&address(&open, name))?
         };
-        let path = Named(path);
-        std::fs::set_permissions(&path.0, std::fs::Permissions::from_mode(0o600))?;
-        listener.set_nonblocking(true)?;
-        Ok(Self { listener, path })
+        Ok(Self { listener, path: Named(path) })
     }
 
     pub(crate) fn answered_by(self, desk: Desk) -> Result<Control, EngineError> {
@@ -94,6 +90,18 @@ impl Socket {
         let Self { listener, path } = self;
         Ok(Control { _path: path, attended: hall::attend(listener, desk)? })
     }
+}
+
+/// A socket of this name, for us alone: a name gets the mode that its socket had before.
+fn listen(at: &Path) -> io::Result<UnixListener> {
+    use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, listen, socket_with};
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
+    rustix::fs::fchmod(&socket, rustix::fs::Mode::from_raw_mode(0o600))?;
+    bind(&socket, &SocketAddrUnix::new(at)?)?;
+    // As many may come at once as the kernel lets.
+    listen(&socket, -1)?;
+    Ok(socket.into())
 }
 
 impl Control {

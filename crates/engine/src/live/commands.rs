@@ -85,7 +85,7 @@ impl Holder {
                 let _ = to.send(number);
                 watcher = Some(stream);
             }
-            once @ ReplyTo::Once(_) => once.send(Reply::Started { exec: number }),
+            other => other.send(Reply::Started { exec: number }),
         }
         let info = ExecInfo {
             id: number,

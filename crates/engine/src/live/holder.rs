@@ -144,7 +144,7 @@ impl Holder {
         let stood = engine.stand(place, &spec, way);
         if stood.is_err() {
             shelf.let_go(&session);
-            register::strike(&engine.home, &session);
+            register::retire(&engine.home, &session);
         }
         let mut standing = stood?;
         let socket = socket.unwrap_or_else(|| announce::announce(engine, &entry));
@@ -152,7 +152,7 @@ impl Holder {
         let (relay, mailbox, post, meter) = match prepared {
             Ok(prepared) => prepared,
             Err(error) => {
-                register::strike(&engine.home, &session);
+                register::retire(&engine.home, &session);
                 return Err(standing.fail(error, Usage::default()));
             }
         };
@@ -187,7 +187,7 @@ impl Holder {
         match opened.and_then(|()| holder.note_files()) {
             Ok(()) => Ok((holder, mailbox)),
             Err(error) => {
-                register::strike(&engine.home, &session);
+                register::retire(&engine.home, &session);
                 Err(holder.standing.fail(error, Usage::default()))
             }
         }
@@ -209,7 +209,7 @@ impl Holder {
                 Err(error) => break self.fail(error, None),
             }
         };
-        register::strike(&home, &session);
+        register::retire(&home, &session);
         rescue::forget(&home, &session);
         shelf.let_go(&session);
         over

@@ -2,6 +2,7 @@
 
 use super::errand::Errand;
 use super::inside::Known;
+use super::promise::Caller;
 use crate::control::{Asked, CreateAsked, Lines, Question, Reply, send};
 use crate::error::EngineError;
 use rustix::event::EventfdFlags;
@@ -45,6 +46,8 @@ pub(super) enum Letter {
 
 pub(super) enum ReplyTo {
     Once(SyncSender<Reply>),
+    /// The connection that it was asked by, at which nobody of ours waits.
+    Caller(Caller),
     /// The connection that an exec is watched by, and where its number goes.
     Watcher(UnixStream, SyncSender<u32>),
 }
@@ -54,6 +57,7 @@ impl ReplyTo {
         match self {
             // Whoever does not wait any more has no use for it.
             Self::Once(to) => drop(to.send(reply)),
+            Self::Caller(caller) => caller.answer(&reply),
             Self::Watcher(stream, _) => say_last(&stream, &reply),
         }
     }
@@ -134,6 +138,7 @@ impl Mailbox {
         match &asked.question {
             Question::Exec(exec) if !exec.detach => self.watch(asked, connection),
             Question::Attend => self.attend(asked, connection),
+            Question::End { .. } => self.end(asked, connection),
             _ => Some(self.ask(asked)),
         }
     }
@@ -155,6 +160,17 @@ impl Mailbox {
                 false
             }
         }));
+        None
+    }
+
+    /// Who ends it is answered by the session itself, when nothing of it is left.
+    fn end(&self, asked: Asked, connection: &Lines) -> Option<Reply> {
+        let caller = match connection.stream().try_clone() {
+            Ok(stream) => Caller::at(stream),
+            Err(error) => return Some(Reply::Refused(error.to_string())),
+        };
+        // A letter that cannot be put in is dropped, and the caller hears that.
+        let _ = self.put(Letter::Asked(asked, ReplyTo::Caller(caller)));
         None
     }
 

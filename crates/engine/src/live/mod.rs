@@ -31,6 +31,7 @@ mod meter;
 mod operator;
 mod plead;
 mod pool;
+mod promise;
 mod register;
 mod rescue;
 mod shelf;

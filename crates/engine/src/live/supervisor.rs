@@ -2,14 +2,15 @@
 //! is nothing left to hold.
 
 use super::hands::Hands;
-use super::holder::{self, Opened};
+use super::holder;
 use super::mail::Letter;
 use super::operator::Operator;
 use super::pool::{self, Kind, Order, Pool};
+use super::promise::{Ordered, Promise};
 use super::shelf::{self, Shelf};
 use super::{Mailbox, register, snapshot};
 use crate::Engine;
-use crate::control::{Answers, Asked, Control, CreateAsked, Lines, Origin, Question, Reply, send};
+use crate::control::{Answers, Asked, Control, CreateAsked, Lines, Origin, Question, Reply};
 use crate::egress::make_room;
 use crate::error::EngineError;
 use cofferdam_model::{Changes, LayerPlace, SessionId, SessionSpec};
@@ -25,7 +26,6 @@ use std::fs::{File, OpenOptions};
 use std::io::Write;
 use std::os::fd::AsFd;
 use std::os::unix::fs::OpenOptionsExt;
-use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{SendError, sync_channel};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -194,19 +194,25 @@ impl Supervisor {
         let threads = std::mem::take(&mut books.threads);
         drop(books);
         threads.into_iter().for_each(|thread| drop(thread.join()));
+        register::drop_spare(&self.engine.home);
     }
 
-    pub(super) fn create(self: &Arc<Self>, asked: CreateAsked) -> Result<SessionId, Reply> {
-        self.create_for(asked, None)
+    pub(super) fn create(self: &Arc<Self>, asked: CreateAsked) -> Ordered {
+        let (to, told) = sync_channel(1);
+        self.order(asked, Promise::here(to));
+        told.recv().unwrap_or_else(|_| Err(Reply::Refused("it could not be made".into())))
     }
 
-    /// The same for who asks by a connection: that it stands is said there as soon as it does, by the thread that
-    /// knows it.
-    fn create_for(
-        self: &Arc<Self>,
-        mut asked: CreateAsked,
-        asker: Option<UnixStream>,
-    ) -> Result<SessionId, Reply> {
+    /// Has a session made. That it stands, or why not, is told by the thread that knows it, as soon as it does.
+    fn order(self: &Arc<Self>, mut asked: CreateAsked, mut promise: Promise) {
+        match self.admit(&mut asked) {
+            Ok(operator) => self.begin(asked, operator, promise),
+            Err(reply) => promise.keep(Err(reply)),
+        }
+    }
+
+    /// Whether such a session may be made, and in which bounds. Its name is taken from then on.
+    fn admit(&self, asked: &mut CreateAsked) -> Result<Operator, Reply> {
         let error = |error: EngineError| Reply::error(&error);
         let operator = Operator::load(&self.engine.home).map_err(error)?;
         if let Some(name) = &asked.snapshot {
@@ -220,20 +226,16 @@ impl Supervisor {
         if asked.spec.changes == Changes::Ask {
             return Err(error(EngineError::NobodyToAsk));
         }
+        self.reserve(asked.spec.live.name.as_deref(), &operator)?;
+        Ok(operator)
+    }
+
+    fn begin(self: &Arc<Self>, asked: CreateAsked, operator: Operator, promise: Promise) {
         let name = asked.spec.live.name.clone();
-        self.reserve(name.as_deref(), &operator)?;
         let in_file = asked.spec.layer == LayerPlace::Disk && asked.spec.limits.bound_files();
         let kind = (asked.spec.image.is_none() && !in_file).then(|| Kind::of(&asked.spec));
-        let (opened, told) = sync_channel::<Result<Opened, Reply>>(1);
         let (this, named) = (self.clone(), name.clone());
-        let order: Order = Box::new(move |prepared| {
-            this.hold(asked, operator, named, prepared, &|result: Result<Opened, Reply>| {
-                if let (Some(asker), Ok(one)) = (&asker, &result) {
-                    let _ = send(asker, &Reply::Created { session: one.session.clone() });
-                }
-                let _ = opened.send(result);
-            });
-        });
+        let order: Order = Box::new(move |prepared| this.hold(asked, operator, named, prepared, promise));
         // What is prepared has the host's directories, and its scratch space in memory.
         let started = match kind.and_then(|kind| self.pool.claim(kind)) {
             // It waits for nothing else, and for this once.
@@ -243,14 +245,18 @@ impl Supervisor {
             },
             None => self.employ(move || order(None)),
         };
-        if let Err(source) = started {
+        if let Err(error) = started {
+            // Who waits for it was told when the order was dropped.
             name.iter().for_each(|name| _ = self.books().names.remove(name));
-            return Err(error(EngineError::Io { doing: "start a thread for the session", source }));
+            (self.log)(&format!("no thread could be started for a session: {error}"));
         }
-        let result = told.recv().unwrap_or_else(|_| Err(Reply::Refused("it could not be made".into())));
-        // Whoever has claimed one goes first.
+        // Another is begun a while later: whoever has claimed one goes first.
         self.refill();
-        result.map(|opened| opened.session)
+    }
+
+    /// An order from a connection is not under way any more.
+    pub(super) fn carried_out(&self) {
+        self.books().opening -= 1;
     }
 
     /// All of a session, on its own thread.
@@ -260,7 +266,7 @@ impl Supervisor {
         operator: Operator,
         named: Option<String>,
         prepared: Option<Box<dyn Begun>>,
-        tell: &dyn Fn(Result<Opened, Reply>),
+        mut promise: Promise,
     ) {
         let engine = Engine { home: self.engine.home.clone() };
         let mut session = None;
@@ -271,7 +277,7 @@ impl Supervisor {
                 books.sessions.insert(opened.session.clone(), opened.mailbox.clone());
                 books.placeholders.insert(opened.session.clone(), opened.placeholders.clone());
             }
-            tell(result);
+            promise.keep(result.map(|opened| opened.session));
         });
         if let (Err(error), Some(session)) = (&over.result, &session) {
             (self.log)(&format!("session {session}: {error}"));
@@ -366,7 +372,6 @@ impl Supervisor {
 /// Shared by the threads that answer.
 impl Answers for Arc<Supervisor> {
     fn answer(&self, asked: Asked, connection: &mut Lines) -> Option<Reply> {
-        let mut is_told = false;
         {
             let mut books = self.books();
             if books.closing {
@@ -375,13 +380,13 @@ impl Answers for Arc<Supervisor> {
             books.opening += 1;
         }
         let done = match asked.question {
-            Question::Create(create) => {
-                let asker = connection.stream().try_clone().ok();
-                let told_there = asker.is_some();
-                let made = self.create_for(*create, asker);
-                is_told = told_there && made.is_ok();
-                made.map(|session| Reply::Created { session })
-            }
+            Question::Create(create) => match connection.stream().try_clone() {
+                Ok(asker) => {
+                    self.order(*create, Promise::there(asker, self.clone()));
+                    return None;
+                }
+                Err(error) => Err(Reply::Refused(error.to_string())),
+            },
             Question::Fork { session, count } => {
                 self.fork(&session, count, asked.by).map(|sessions| Reply::Forked { sessions })
             }
@@ -404,7 +409,7 @@ impl Answers for Arc<Supervisor> {
             }
             _ => Err(Reply::Refused("the supervisor makes sessions: ask the session itself".into())),
         };
-        self.books().opening -= 1;
-        (!is_told).then(|| done.unwrap_or_else(|reply| reply))
+        self.carried_out();
+        Some(done.unwrap_or_else(|reply| reply))
     }
 }

@@ -70,6 +70,9 @@ fn signatures_come_with_the_first_event_by_count_by_time_and_when_asked() {
     writer.append(START_US + 3_000_001, None, &limit(0)).unwrap();
     writer.checkpoint(START_US + 3_000_001).unwrap();
     assert_eq!(writer.events(), events + 2, "when asked");
+    let seq = writer.append_signed(START_US + 3_000_001, None, &limit(0)).unwrap();
+    assert_eq!((seq, writer.events()), (events + 2, events + 4), "together with an event");
+    assert_eq!(kinds(writer.dir()).last().unwrap(), "checkpoint");
     let bundle = writer.dir().to_owned();
     writer.seal(START_US + 3_000_002).unwrap();
     assert_eq!(verified(&bundle).state, State::Valid);
