@@ -4,23 +4,30 @@
 //! The host runs this program a second time, in that sandbox; that one takes the descriptors, starts the VMM with
 //! them, and stays to carry the machine's connections to the sandbox's network, whose doors the host serves.
 
+use crate::machine::readable;
 use cofferdam_inside::carry::{self, Far};
+use cofferdam_sys::seccomp;
+use rustix::fs::OFlags;
 use rustix::io::FdFlags;
 use rustix::net::{
     RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage,
     SendFlags,
 };
 use serde::{Deserialize, Serialize};
+use std::fs::OpenOptions;
 use std::io::{self, IoSlice, IoSliceMut, Read, Write};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::symlink;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
 
 /// Descriptors that are given at once.
 const MOST: usize = 16;
+/// Until a VMM that was started asks for its memory.
+const ASKS: Duration = Duration::from_secs(30);
 /// Of the order.
 const ORDER: usize = 64 << 10;
 
@@ -31,6 +38,9 @@ pub(crate) struct Order {
     pub(crate) given: Vec<String>,
     /// Which of them is the machine's network, to be carried. It is not the VMM's.
     pub(crate) network: Option<String>,
+    /// Which of them it may only read, and opens for writing too: it asks for that one, and is given it as it is.
+    #[serde(default)]
+    pub(crate) lent: Option<String>,
     /// Where the VMM makes its sockets, if it makes them by itself; what is given is found there by name. Then the host
     /// goes on asking, and when it does no more, the VMM ends.
     pub(crate) place: Option<PathBuf>,
@@ -99,18 +109,28 @@ pub fn launch(socket: &Path) -> io::Result<i32> {
         let _ = std::fs::remove_dir_all(place);
         std::fs::create_dir_all(place)?;
     }
+    let lent = order.lent;
     for (name, descriptor) in &named {
+        if lent.as_ref() == Some(name) {
+            cannot_write(descriptor)?;
+            continue;
+        }
         rustix::io::fcntl_setfd(descriptor, FdFlags::empty())?;
         if let Some(place) = &place {
             // Whoever follows it has the same descriptors.
             symlink(format!("/proc/self/fd/{}", descriptor.as_raw_fd()), place.join(name))?;
         }
     }
-    let mut vmm = Command::new(program).args(arguments).stdin(Stdio::null()).spawn()?;
+    let mut command = Command::new(program);
+    command.args(arguments).stdin(Stdio::null());
+    let lent = named.iter().find(|(name, _)| lent.as_ref() == Some(name));
+    let mut vmm = match lent {
+        Some((_, lent)) => lend(lent.as_fd(), &mut command)?,
+        None => command.spawn()?,
+    };
     drop(named);
     if let Some(network) = network {
-        let pid = rustix::process::Pid::from_child(&vmm);
-        let ended = rustix::process::pidfd_open(pid, rustix::process::PidfdFlags::empty())?;
+        let ended = end_of(&vmm)?;
         carry::carry(network, Far::Outside, Some(ended))?;
     }
     if let Some((place, stream)) = asked {
@@ -118,4 +138,68 @@ pub fn launch(socket: &Path) -> io::Result<i32> {
         let _ = vmm.kill();
     }
     Ok(vmm.wait()?.code().unwrap_or(1))
+}
+
+fn end_of(vmm: &Child) -> io::Result<OwnedFd> {
+    let pid = rustix::process::Pid::from_child(vmm);
+    Ok(rustix::process::pidfd_open(pid, rustix::process::PidfdFlags::empty())?)
+}
+
+/// Others begin with what is lent. This is who will have it, and tries what it must not be able to do.
+fn cannot_write(lent: &OwnedFd) -> io::Result<()> {
+    let again = format!("/proc/self/fd/{}", lent.as_raw_fd());
+    match rustix::fs::fcntl_getfl(lent)? & OFlags::RWMODE == OFlags::RDONLY
+        && OpenOptions::new().write(true).open(again).is_err()
+    {
+        true => Ok(()),
+        false => Err(io::Error::other("the VMM could write to memory that others begin with")),
+    }
+}
+
+/// Starts it, and gives it what is lent for the one file that it opens for reading and writing: QEMU does so even where it
+/// keeps what it changes to itself. From then on it opens nothing so.
+fn lend(lent: BorrowedFd<'_>, command: &mut Command) -> io::Result<Child> {
+    let (listener, vmm) = seccomp::asking(|| command.spawn())?;
+    let vmm = vmm?;
+    let (ended, until) = (end_of(&vmm)?, Instant::now() + ASKS);
+    while readable(&[listener.as_fd(), ended.as_fd()], until)? == Some(0) {
+        if let Some(attempt) = listener.next()? {
+            listener.give(&attempt, lent)?;
+            break;
+        }
+    }
+    Ok(vmm)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs::File;
+
+    #[test]
+    fn what_could_be_written_to_is_not_lent() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("memory");
+        std::fs::write(&path, "memory").unwrap();
+        let check = |open: &OpenOptions, is_refused: bool| {
+            let refused = cannot_write(&OwnedFd::from(open.open(&path).unwrap())).is_err();
+            assert_eq!(refused, is_refused, "{open:?}");
+        };
+        check(OpenOptions::new().read(true).write(true), true);
+        // Whose it is can open it again.
+        check(OpenOptions::new().read(true), true);
+        let sealed = crate::memory::own(4096).unwrap();
+        rustix::fs::fcntl_add_seals(&sealed, rustix::fs::SealFlags::WRITE).unwrap();
+        assert!(cannot_write(&sealed.into()).is_err(), "it is open for writing, whatever comes of that");
+        let other = File::open("/proc/self/status").unwrap();
+        assert!(cannot_write(&other.into()).is_ok(), "nobody can write to this one");
+    }
+
+    #[test]
+    fn one_that_ends_without_a_word_is_waited_for_no_longer() {
+        let lent = File::open("/proc/self/status").unwrap();
+        let mut ended = lend(lent.as_fd(), &mut Command::new("/bin/true")).unwrap();
+        assert!(ended.wait().unwrap().success());
+        assert!(lend(lent.as_fd(), &mut Command::new("/nowhere/program")).is_err());
+    }
 }

@@ -79,7 +79,7 @@ impl Started {
         let mut argv = vmm.argv();
         argv[0] = root.join("firecracker").to_str().unwrap().to_owned();
         let given = named.iter().map(|(name, _)| (*name).to_owned()).collect();
-        let order = Order { argv, given, network: None, place: Some(place) };
+        let order = Order { argv, given, network: None, lent: None, place: Some(place) };
         let descriptors: Vec<BorrowedFd<'_>> = named.iter().map(|(_, descriptor)| *descriptor).collect();
         launch::hand_over(&mut caller, &order, &descriptors).unwrap();
         let (ended, alive) = io::pipe().unwrap();
