@@ -44,24 +44,19 @@ pub(crate) struct Copied {
     state: File,
 }
 
-impl Copied {
-    /// What waits until its memory has come from the disk.
-    pub(crate) fn filled(&mut self) -> impl FnOnce() + Send + use<> {
-        self.sharing.filled()
-    }
-}
-
 impl Template {
-    /// Starts a copy. It runs when it is restored.
+    /// Starts a copy. It runs when it is restored. What is `pending` is looked at meanwhile: its VMM comes to be on one
+    /// processor, and another has nothing to do for it once the memory is there.
     pub(crate) fn copy(
         &self,
         parts: &Parts,
         spec: &SandboxSpec,
-        dir: &Path,
-        doors: bool,
+        (dir, doors): (&Path, bool),
         disks: &Disks,
+        pending: &mut Pending,
     ) -> Result<Copied, RuntimeError> {
-        let (state, sharing) = self.open(&parts.vmm)?;
+        let (state, mut sharing) = self.open(&parts.vmm)?;
+        pending.start_after(sharing.filled()).map_err(io("look at what the machine is copied from"))?;
         let vmm = self.vmm(parts)?;
         let start = Start {
             spec,

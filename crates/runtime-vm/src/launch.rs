@@ -162,7 +162,8 @@ fn lend(lent: BorrowedFd<'_>, command: &mut Command) -> io::Result<Child> {
     let (listener, vmm) = seccomp::asking(|| command.spawn())?;
     let vmm = vmm?;
     let (ended, until) = (end_of(&vmm)?, Instant::now() + ASKS);
-    while readable(&[listener.as_fd(), ended.as_fd()], until)? == Some(0) {
+    // One that has ended is heard of first: nobody asks any more, and there is always something to be heard of that.
+    while readable(&[ended.as_fd(), listener.as_fd()], until)? == Some(1) {
         if let Some(attempt) = listener.next()? {
             listener.give(&attempt, lent)?;
             break;
