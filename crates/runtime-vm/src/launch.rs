@@ -5,16 +5,17 @@
 //! them, and stays to carry the machine's connections to the sandbox's network, whose doors the host serves.
 
 use crate::machine::readable;
+use crate::memory;
 use cofferdam_inside::carry::{self, Far};
 use cofferdam_sys::seccomp;
 use rustix::fs::OFlags;
-use rustix::io::FdFlags;
+use rustix::io::{Errno, FdFlags};
 use rustix::net::{
     RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage,
     SendFlags,
 };
 use serde::{Deserialize, Serialize};
-use std::fs::OpenOptions;
+use std::fs::{File, OpenOptions};
 use std::io::{self, IoSlice, IoSliceMut, Read, Write};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
@@ -123,9 +124,9 @@ pub fn launch(socket: &Path) -> io::Result<i32> {
     }
     let mut command = Command::new(program);
     command.args(arguments).stdin(Stdio::null());
-    let lent = named.iter().find(|(name, _)| lent.as_ref() == Some(name));
+    let lent = named.iter_mut().find(|(name, _)| lent.as_ref() == Some(name));
     let mut vmm = match lent {
-        Some((_, lent)) => lend(lent.as_fd(), &mut command)?,
+        Some((_, lent)) => lend(lent, &mut command)?,
         None => command.spawn()?,
     };
     drop(named);
@@ -158,14 +159,23 @@ fn cannot_write(lent: &OwnedFd) -> io::Result<()> {
 
 /// Starts it, and gives it what is lent for the one file that it opens for reading and writing: QEMU does so even where it
 /// keeps what it changes to itself. From then on it opens nothing so.
-fn lend(lent: BorrowedFd<'_>, command: &mut Command) -> io::Result<Child> {
-    let (listener, vmm) = seccomp::asking(|| command.spawn())?;
+fn lend(lent: &mut OwnedFd, command: &mut Command) -> io::Result<Child> {
+    let (listener, vmm) = match seccomp::asking(|| command.spawn()) {
+        // Somebody listens to all of us already, as some container runtimes do, and there is one who can: it has a copy.
+        Err(Errno::BUSY) => {
+            let copy = memory::sealed(&File::from(lent.try_clone()?))?;
+            // At the same number, and whoever is started has it.
+            rustix::io::dup2(&copy, lent)?;
+            return command.spawn();
+        }
+        asking => asking?,
+    };
     let vmm = vmm?;
     let (ended, until) = (end_of(&vmm)?, Instant::now() + ASKS);
     // One that has ended is heard of first: nobody asks any more, and there is always something to be heard of that.
     while readable(&[ended.as_fd(), listener.as_fd()], until)? == Some(1) {
         if let Some(attempt) = listener.next()? {
-            listener.give(&attempt, lent)?;
+            listener.give(&attempt, lent.as_fd())?;
             break;
         }
     }
@@ -175,7 +185,6 @@ fn lend(lent: BorrowedFd<'_>, command: &mut Command) -> io::Result<Child> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::fs::File;
 
     #[test]
     fn what_could_be_written_to_is_not_lent() {
@@ -192,15 +201,33 @@ mod tests {
         let sealed = crate::memory::own(4096).unwrap();
         rustix::fs::fcntl_add_seals(&sealed, rustix::fs::SealFlags::WRITE).unwrap();
         assert!(cannot_write(&sealed.into()).is_err(), "it is open for writing, whatever comes of that");
-        let other = File::open("/proc/self/status").unwrap();
-        assert!(cannot_write(&other.into()).is_ok(), "nobody can write to this one");
+        let runs = File::open(std::env::current_exe().unwrap()).unwrap();
+        assert!(cannot_write(&runs.into()).is_ok(), "nobody can write to a program that runs");
     }
 
     #[test]
     fn one_that_ends_without_a_word_is_waited_for_no_longer() {
-        let lent = File::open("/proc/self/status").unwrap();
-        let mut ended = lend(lent.as_fd(), &mut Command::new("/bin/true")).unwrap();
+        let mut lent = OwnedFd::from(File::open("/proc/self/status").unwrap());
+        let mut ended = lend(&mut lent, &mut Command::new("/bin/true")).unwrap();
         assert!(ended.wait().unwrap().success());
-        assert!(lend(lent.as_fd(), &mut Command::new("/nowhere/program")).is_err());
+        assert!(lend(&mut lent, &mut Command::new("/nowhere/program")).is_err());
+    }
+
+    #[test]
+    fn where_somebody_else_listens_it_has_a_copy_that_is_sealed() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("memory");
+        std::fs::write(&path, "memory").unwrap();
+        let said = dir.path().join("said");
+        let mut lent = OwnedFd::from(File::open(&path).unwrap());
+        let mut shell = Command::new("/bin/sh");
+        // Opened again for both, it cannot be written to all the same.
+        let script = "exec 4<>/proc/self/fd/$0; cat <&4; (echo x >&4) 2>/dev/null || echo no";
+        shell.args(["-c", script, &lent.as_raw_fd().to_string()]).stdout(File::create(&said).unwrap());
+        let (_listener, ended) =
+            seccomp::asking(|| lend(&mut lent, &mut shell).and_then(|mut vmm| vmm.wait())).unwrap();
+        ended.unwrap();
+        assert_eq!(std::fs::read_to_string(said).unwrap(), "memoryno\n");
+        assert_eq!(std::fs::read_to_string(path).unwrap(), "memory");
     }
 }

@@ -228,6 +228,20 @@ fn copy(from: &File, to: &File, at: u64, end: u64) -> io::Result<()> {
     Ok(())
 }
 
+fn seal(memory: &File) -> io::Result<()> {
+    let seals = SealFlags::WRITE | SealFlags::GROW | SealFlags::SHRINK | SealFlags::SEAL;
+    Ok(rustix::fs::fcntl_add_seals(memory, seals)?)
+}
+
+/// A copy that nobody can write to.
+pub(crate) fn sealed(from: &File) -> io::Result<File> {
+    let size = from.metadata()?.len();
+    let memory = own(size)?;
+    parts(from, size, |at, end| copy(from, &memory, at, end))?;
+    seal(&memory)?;
+    Ok(memory)
+}
+
 impl Sharing {
     /// What waits until it has come from the disk, whether it is whole or not.
     pub(crate) fn filled(&mut self) -> impl FnOnce() + Send + use<> {
@@ -240,8 +254,7 @@ impl Sharing {
     pub(crate) fn finish(&mut self) -> io::Result<()> {
         if let Some(filling) = self.filling.take() {
             filling.join().map_err(|_| io::Error::other("the memory was not read"))??;
-            let seals = SealFlags::WRITE | SealFlags::GROW | SealFlags::SHRINK | SealFlags::SEAL;
-            rustix::fs::fcntl_add_seals(&self.memory.file, seals)?;
+            seal(&self.memory.file)?;
         }
         let mut shared = SHARED.lock().unwrap_or_else(PoisonError::into_inner);
         shared.retain(|_, memory| memory.strong_count() > 0);
