@@ -113,7 +113,6 @@ pub fn launch(socket: &Path) -> io::Result<i32> {
     let lent = order.lent;
     for (name, descriptor) in &named {
         if lent.as_ref() == Some(name) {
-            cannot_write(descriptor)?;
             continue;
         }
         rustix::io::fcntl_setfd(descriptor, FdFlags::empty())?;
@@ -146,28 +145,31 @@ fn end_of(vmm: &Child) -> io::Result<OwnedFd> {
     Ok(rustix::process::pidfd_open(pid, rustix::process::PidfdFlags::empty())?)
 }
 
-/// Others begin with what is lent. This is who will have it, and tries what it must not be able to do.
-fn cannot_write(lent: &OwnedFd) -> io::Result<()> {
+/// Whether who is started here could write to what is open for reading. This is who it will be, and tries.
+fn can_write(lent: &OwnedFd) -> io::Result<bool> {
+    let is_open = rustix::fs::fcntl_getfl(lent)? & OFlags::RWMODE != OFlags::RDONLY;
     let again = format!("/proc/self/fd/{}", lent.as_raw_fd());
-    match rustix::fs::fcntl_getfl(lent)? & OFlags::RWMODE == OFlags::RDONLY
-        && OpenOptions::new().write(true).open(again).is_err()
-    {
-        true => Ok(()),
-        false => Err(io::Error::other("the VMM could write to memory that others begin with")),
-    }
+    Ok(is_open || OpenOptions::new().write(true).open(again).is_ok())
+}
+
+/// Starts it with a copy in the place of what is lent, which nobody can write to.
+fn copied(lent: &mut OwnedFd, command: &mut Command) -> io::Result<Child> {
+    let copy = memory::sealed(&File::from(lent.try_clone()?))?;
+    // At the same number, and whoever is started has it.
+    rustix::io::dup2(&copy, lent)?;
+    command.spawn()
 }
 
 /// Starts it, and gives it what is lent for the one file that it opens for reading and writing: QEMU does so even where it
-/// keeps what it changes to itself. From then on it opens nothing so.
+/// keeps what it changes to itself. From then on it opens nothing so. Others begin with what is lent: who could change it, or
+/// cannot be asked, has a copy.
 fn lend(lent: &mut OwnedFd, command: &mut Command) -> io::Result<Child> {
+    if can_write(lent)? {
+        return copied(lent, command);
+    }
     let (listener, vmm) = match seccomp::asking(|| command.spawn()) {
-        // Somebody listens to all of us already, as some container runtimes do, and there is one who can: it has a copy.
-        Err(Errno::BUSY) => {
-            let copy = memory::sealed(&File::from(lent.try_clone()?))?;
-            // At the same number, and whoever is started has it.
-            rustix::io::dup2(&copy, lent)?;
-            return command.spawn();
-        }
+        // Somebody listens to all of us already, as some container runtimes do, and there can be no other.
+        Err(Errno::BUSY) => return copied(lent, command),
         asking => asking?,
     };
     let vmm = vmm?;
@@ -186,28 +188,36 @@ fn lend(lent: &mut OwnedFd, command: &mut Command) -> io::Result<Child> {
 mod tests {
     use super::*;
 
-    #[test]
-    fn what_could_be_written_to_is_not_lent() {
+    /// Has it started, by `how`, with a file that is its own.
+    fn check(how: impl FnOnce(&mut OwnedFd, &mut Command) -> io::Result<Child>) {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("memory");
         std::fs::write(&path, "memory").unwrap();
-        let check = |open: &OpenOptions, is_refused: bool| {
-            let refused = cannot_write(&OwnedFd::from(open.open(&path).unwrap())).is_err();
-            assert_eq!(refused, is_refused, "{open:?}");
-        };
-        check(OpenOptions::new().read(true).write(true), true);
-        // Whose it is can open it again.
-        check(OpenOptions::new().read(true), true);
-        let sealed = crate::memory::own(4096).unwrap();
-        rustix::fs::fcntl_add_seals(&sealed, rustix::fs::SealFlags::WRITE).unwrap();
-        assert!(cannot_write(&sealed.into()).is_err(), "it is open for writing, whatever comes of that");
+        let said = dir.path().join("said");
+        let mut lent = OwnedFd::from(File::open(&path).unwrap());
+        assert!(can_write(&lent).unwrap(), "whose it is can open it again");
+        let mut shell = Command::new("/bin/sh");
+        // Opened again for both, it cannot be written to all the same.
+        let script = "exec 4<>/proc/self/fd/$0; cat <&4; (echo x >&4) 2>/dev/null || echo no";
+        shell.args(["-c", script, &lent.as_raw_fd().to_string()]).stdout(File::create(&said).unwrap());
+        how(&mut lent, &mut shell).unwrap().wait().unwrap();
+        assert_eq!(std::fs::read_to_string(said).unwrap(), "memoryno\n");
+        assert_eq!(std::fs::read_to_string(path).unwrap(), "memory");
+    }
+
+    #[test]
+    fn what_could_be_written_to_is_not_lent() {
+        check(lend);
         let runs = File::open(std::env::current_exe().unwrap()).unwrap();
-        assert!(cannot_write(&runs.into()).is_ok(), "nobody can write to a program that runs");
+        assert!(!can_write(&runs.into()).unwrap(), "nobody can write to a program that runs");
+        let own = memory::own(4096).unwrap();
+        assert!(can_write(&own.into()).unwrap());
     }
 
     #[test]
     fn one_that_ends_without_a_word_is_waited_for_no_longer() {
-        let mut lent = OwnedFd::from(File::open("/proc/self/status").unwrap());
+        let runs = File::open(std::env::current_exe().unwrap()).unwrap();
+        let mut lent = OwnedFd::from(runs);
         let mut ended = lend(&mut lent, &mut Command::new("/bin/true")).unwrap();
         assert!(ended.wait().unwrap().success());
         assert!(lend(&mut lent, &mut Command::new("/nowhere/program")).is_err());
@@ -215,19 +225,11 @@ mod tests {
 
     #[test]
     fn where_somebody_else_listens_it_has_a_copy_that_is_sealed() {
-        let dir = tempfile::tempdir().unwrap();
-        let path = dir.path().join("memory");
-        std::fs::write(&path, "memory").unwrap();
-        let said = dir.path().join("said");
-        let mut lent = OwnedFd::from(File::open(&path).unwrap());
-        let mut shell = Command::new("/bin/sh");
-        // Opened again for both, it cannot be written to all the same.
-        let script = "exec 4<>/proc/self/fd/$0; cat <&4; (echo x >&4) 2>/dev/null || echo no";
-        shell.args(["-c", script, &lent.as_raw_fd().to_string()]).stdout(File::create(&said).unwrap());
-        let (_listener, ended) =
-            seccomp::asking(|| lend(&mut lent, &mut shell).and_then(|mut vmm| vmm.wait())).unwrap();
-        ended.unwrap();
-        assert_eq!(std::fs::read_to_string(said).unwrap(), "memoryno\n");
-        assert_eq!(std::fs::read_to_string(path).unwrap(), "memory");
+        let runs = File::open(std::env::current_exe().unwrap()).unwrap();
+        let mut lent = OwnedFd::from(runs);
+        let started = || lend(&mut lent, &mut Command::new("/bin/true")).and_then(|mut vmm| vmm.wait());
+        let (_listener, ended) = seccomp::asking(started).unwrap();
+        assert!(ended.unwrap().success());
+        assert!(rustix::fs::fcntl_get_seals(&lent).unwrap().contains(rustix::fs::SealFlags::WRITE));
     }
 }
