@@ -198,6 +198,8 @@ pub(crate) fn share(path: &Path, size: u64, is_lent: bool) -> io::Result<Sharing
             return Err(damaged("its memory is of another size"));
         }
         let memory = Arc::new(Shared { file: from, is_lent, whole: Mutex::default() });
+        // It is whole from the first: others that begin at the same time need not look at it as well.
+        remember(&of, &memory);
         return Ok(Sharing { memory, filling: None, filled: None, of });
     }
     let memory = Arc::new(Shared { file: own(size)?, is_lent, whole: Mutex::default() });
@@ -228,6 +230,13 @@ fn copy(from: &File, to: &File, at: u64, end: u64) -> io::Result<()> {
     Ok(())
 }
 
+/// Whoever begins with the same has it from now on.
+fn remember(of: &(PathBuf, Stamp), memory: &Arc<Shared>) {
+    let mut shared = SHARED.lock().unwrap_or_else(PoisonError::into_inner);
+    shared.retain(|_, memory| memory.strong_count() > 0);
+    shared.insert(of.clone(), Arc::downgrade(memory));
+}
+
 fn seal(memory: &File) -> io::Result<()> {
     let seals = SealFlags::WRITE | SealFlags::GROW | SealFlags::SHRINK | SealFlags::SEAL;
     Ok(rustix::fs::fcntl_add_seals(memory, seals)?)
@@ -255,10 +264,8 @@ impl Sharing {
         if let Some(filling) = self.filling.take() {
             filling.join().map_err(|_| io::Error::other("the memory was not read"))??;
             seal(&self.memory.file)?;
+            remember(&self.of, &self.memory);
         }
-        let mut shared = SHARED.lock().unwrap_or_else(PoisonError::into_inner);
-        shared.retain(|_, memory| memory.strong_count() > 0);
-        shared.insert(self.of.clone(), Arc::downgrade(&self.memory));
         Ok(())
     }
 }
@@ -318,8 +325,7 @@ mod tests {
         let memory = own(size).unwrap();
         memory.write_all_at(b"first", 4096).unwrap();
         let sum = put_down(&memory, &path, size).unwrap();
-        let mut lent = share(&path, size, true).unwrap();
-        lent.finish().unwrap();
+        let lent = share(&path, size, true).unwrap();
         assert!(lent.memory.is_lent());
         assert!(lent.memory.file.write_all_at(b"x", 0).is_err());
         lent.memory.check(sum).unwrap();
