@@ -185,8 +185,16 @@ fn lend(lent: &mut OwnedFd, command: &mut Command) -> io::Result<Child> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
+    use std::sync::{Mutex, MutexGuard, PoisonError};
+
+    /// One at a time: whoever is being started has for a moment all that is open here, a program that is being written and
+    /// a number that is listened to among it.
+    pub(crate) fn alone() -> MutexGuard<'static, ()> {
+        static STARTS: Mutex<()> = Mutex::new(());
+        STARTS.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 
     /// Has it started, by `how`, with a file that is its own.
     fn check(how: impl FnOnce(&mut OwnedFd, &mut Command) -> io::Result<Child>) {
@@ -207,6 +215,7 @@ mod tests {
 
     #[test]
     fn what_could_be_written_to_is_not_lent() {
+        let _alone = alone();
         check(lend);
         let runs = File::open(std::env::current_exe().unwrap()).unwrap();
         assert!(!can_write(&runs.into()).unwrap(), "nobody can write to a program that runs");
@@ -216,6 +225,7 @@ mod tests {
 
     #[test]
     fn one_that_ends_without_a_word_is_waited_for_no_longer() {
+        let _alone = alone();
         let runs = File::open(std::env::current_exe().unwrap()).unwrap();
         let mut lent = OwnedFd::from(runs);
         let mut ended = lend(&mut lent, &mut Command::new("/bin/true")).unwrap();
@@ -225,6 +235,7 @@ mod tests {
 
     #[test]
     fn where_somebody_else_listens_it_has_a_copy_that_is_sealed() {
+        let _alone = alone();
         let runs = File::open(std::env::current_exe().unwrap()).unwrap();
         let mut lent = OwnedFd::from(runs);
         let started = || lend(&mut lent, &mut Command::new("/bin/true")).and_then(|mut vmm| vmm.wait());
