@@ -95,10 +95,7 @@ pub(crate) fn begin(
     };
     let doors = spec.network == Network::Doors;
     let dir = parts.dir.join("run").join(spec.id.as_str());
-    let mut copied = template.copy(&parts, &spec, &dir, doors, &disks)?;
-    // Its VMM comes to itself on one processor; another has brought the memory, and nothing more to do for the machine.
-    let looking = pending.start_after(copied.filled());
-    looking.map_err(RuntimeError::io("look at what the machine is copied from"))?;
+    let copied = template.copy(&parts, &spec, (&dir, doors), &disks, &mut pending)?;
     let stage = Stage::Copied(Box::new(copied));
     Ok(Beginning { spec, parts, template, of, given, stage, disks, pending })
 }

@@ -9,7 +9,7 @@ use crate::nbd::Disks;
 use crate::pending::{Found, Pending};
 use crate::sound;
 use crate::template::{Manifest, Parts, Template};
-use crate::vmm::{Role, Vmm};
+use crate::vmm::{Program, Role, Vmm};
 use cofferdam_runtime::{RuntimeError, SandboxSpec};
 use std::fs::{self, File};
 use std::io;
@@ -44,24 +44,19 @@ pub(crate) struct Copied {
     state: File,
 }
 
-impl Copied {
-    /// What waits until its memory has come from the disk.
-    pub(crate) fn filled(&mut self) -> impl FnOnce() + Send + use<> {
-        self.sharing.filled()
-    }
-}
-
 impl Template {
-    /// Starts a copy. It runs when it is restored.
+    /// Starts a copy. It runs when it is restored. What is `pending` is looked at meanwhile: its VMM comes to be on one
+    /// processor, and another has nothing to do for it once the memory is there.
     pub(crate) fn copy(
         &self,
         parts: &Parts,
         spec: &SandboxSpec,
-        dir: &Path,
-        doors: bool,
+        (dir, doors): (&Path, bool),
         disks: &Disks,
+        pending: &mut Pending,
     ) -> Result<Copied, RuntimeError> {
-        let (state, sharing) = self.open()?;
+        let (state, mut sharing) = self.open(&parts.vmm)?;
+        pending.start_after(sharing.filled()).map_err(io("look at what the machine is copied from"))?;
         let vmm = self.vmm(parts)?;
         let start = Start {
             spec,
@@ -71,6 +66,7 @@ impl Template {
             doors,
             vmm: vmm.as_ref(),
             memory: sharing.memory.as_fd(),
+            is_lent: sharing.memory.is_lent(),
             kernel: None,
             disks: self.put(disks)?,
         };
@@ -84,9 +80,12 @@ impl Template {
         Ok(disks.clone())
     }
 
-    fn open(&self) -> Result<(File, Sharing), RuntimeError> {
+    fn open(&self, vmm: &Program) -> Result<(File, Sharing), RuntimeError> {
         let state = File::open(self.dir.join("state")).map_err(io("open the template's state"))?;
-        let sharing = memory::share(&self.dir.join("ram"), self.manifest.size.memory);
+        // Root's sandboxes have other users, who can open no file of root's for writing. Where a VMM has its caller's rights
+        // it could: it is given memory that is sealed.
+        let lends = rustix::process::geteuid().is_root() && vmm.takes_lent();
+        let sharing = memory::share(&self.dir.join("ram"), self.manifest.size.memory, lends);
         Ok((state, sharing.map_err(io("share the template's memory"))?))
     }
 
@@ -142,7 +141,7 @@ impl Template {
         spec: &SandboxSpec,
         disks: &Disks,
     ) -> Result<Box<dyn Vmm>, RuntimeError> {
-        let (state, sharing) = self.open()?;
+        let (state, sharing) = self.open(&parts.vmm)?;
         let mut vmm = self.vmm(parts)?;
         let dir = machine.dir().to_owned();
         machine.start_again(Start {
@@ -153,6 +152,7 @@ impl Template {
             doors: false,
             vmm: vmm.as_ref(),
             memory: sharing.memory.as_fd(),
+            is_lent: sharing.memory.is_lent(),
             kernel: None,
             disks: self.put(disks)?,
         })?;

@@ -79,6 +79,7 @@ mod tests {
     /// As it is done in a machine, on this host's own kernel where that can.
     #[test]
     fn a_number_is_listened_to_by_one_alone() {
+        let _alone = crate::launch::tests::alone();
         let number = 1_000_000 + std::process::id();
         match listen_to_host(number) {
             Err(Errno::AFNOSUPPORT) => println!("not run: this kernel has no vsock"),

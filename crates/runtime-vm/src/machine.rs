@@ -37,6 +37,8 @@ pub(crate) const FILES: &str = "/vm/disks";
 pub(crate) const SHOWN: &str = "/vm/vmm";
 /// Where a VMM makes its own sockets, in memory of its sandbox.
 pub(crate) const PLACE: &str = "/tmp/vm";
+/// What the memory is called among what is handed over.
+const RAM: &str = "ram";
 /// Until the program in the sandbox has called.
 const CALL: Duration = Duration::from_secs(30);
 /// Between two tries.
@@ -67,6 +69,8 @@ pub(crate) struct Start<'a> {
     pub(crate) vmm: &'a dyn Vmm,
     /// Its memory, which it opens again by descriptor: no file, since it may write to none.
     pub(crate) memory: BorrowedFd<'a>,
+    /// That is a file after all, which it cannot write to, and is lent.
+    pub(crate) is_lent: bool,
     /// What it boots, where it boots: the directory of a kernel.
     pub(crate) kernel: Option<&'a Path>,
     pub(crate) disks: Disks,
@@ -209,11 +213,12 @@ impl Machine {
             (SYSTEM, of_system.as_fd()),
             (PROGRAMS, of_programs.as_fd()),
             (SESSION, of_session.as_fd()),
-            ("ram", start.memory),
+            (RAM, start.memory),
         ];
         named.extend(kvm.as_ref().map(|device| (KVM, device.as_fd())));
         let network = Some("carrier".to_owned());
-        self.hand_over(&named, |given| Order { argv, given, network, place: None }).map(drop)
+        let lent = start.is_lent.then(|| RAM.to_owned());
+        self.hand_over(&named, |given| Order { argv, given, network, lent, place: None }).map(drop)
     }
 
     /// What it is handed are files in memory; the rest it finds in its sandbox, or makes there.
@@ -222,10 +227,11 @@ impl Machine {
             let written = self.write_disk(name, &start.disks, start.images);
             written.map_err(io("write the machine's disks"))?;
         }
-        let mut named = vec![("ram", start.memory)];
+        let mut named = vec![(RAM, start.memory)];
         named.extend(start.vmm.given());
         let (argv, place) = (start.vmm.argv(), Some(PLACE.into()));
-        let starter = self.hand_over(&named, |given| Order { argv, given, network: None, place })?;
+        let starter =
+            self.hand_over(&named, |given| Order { argv, given, network: None, lent: None, place })?;
         starter.set_read_timeout(Some(CALL)).map_err(io("speak to who starts the VMM"))?;
         self.starter = Some(starter);
         Ok(())

@@ -1,5 +1,6 @@
-//! The memory of machines that others are copied from: on disk between runs, and while machines run, a file in memory
-//! that nobody can write to. Copies map it for themselves, and share what they do not change.
+//! The memory of machines that others are copied from: a file that is never written to once it is made. Copies map it for
+//! themselves, and share what they do not change. Where their VMM could open it for writing, it has a copy of it in memory,
+//! which nobody can write to.
 
 use crate::stamp;
 use cofferdam_seal::Hasher;
@@ -136,6 +137,8 @@ fn sum(file: &File) -> io::Result<u32> {
 #[derive(Debug)]
 pub(crate) struct Shared {
     file: File,
+    /// It is what was written, and not a copy of it.
+    is_lent: bool,
     /// Whether it is what was written; who asks first looks.
     whole: Mutex<Option<bool>>,
 }
@@ -147,6 +150,11 @@ impl AsFd for Shared {
 }
 
 impl Shared {
+    /// Whether it is open for reading alone, to be lent.
+    pub(crate) const fn is_lent(&self) -> bool {
+        self.is_lent
+    }
+
     /// Whether it is what was written, by its sum.
     pub(crate) fn check(&self, known: u32) -> io::Result<()> {
         let mut whole = self.whole.lock().unwrap_or_else(PoisonError::into_inner);
@@ -175,16 +183,26 @@ type InUse = HashMap<(PathBuf, Stamp), Weak<Shared>>;
 /// What machines of this process share now.
 static SHARED: LazyLock<Mutex<InUse>> = LazyLock::new(Mutex::default);
 
-/// Begins to share a file of memory; what is shared already is not read again. Whether it is what was written is for its
-/// user to ask.
-pub(crate) fn share(path: &Path, size: u64) -> io::Result<Sharing> {
+/// Begins to share a file of memory; what is shared already is not read again. One that is lent is opened, and no more.
+/// Whether it is what was written is for its user to ask.
+pub(crate) fn share(path: &Path, size: u64, is_lent: bool) -> io::Result<Sharing> {
     let of = (path.to_owned(), stamp(path));
     let there = SHARED.lock().unwrap_or_else(PoisonError::into_inner).get(&of).and_then(Weak::upgrade);
     if let Some(memory) = there {
         return Ok(Sharing { memory, filling: None, filled: None, of });
     }
     let from = File::open(path)?;
-    let memory = Arc::new(Shared { file: own(size)?, whole: Mutex::default() });
+    if is_lent {
+        // Who touches a page behind its end is ended by it.
+        if from.metadata()?.len() != size {
+            return Err(damaged("its memory is of another size"));
+        }
+        let memory = Arc::new(Shared { file: from, is_lent, whole: Mutex::default() });
+        // It is whole from the first: others that begin at the same time need not look at it as well.
+        remember(&of, &memory);
+        return Ok(Sharing { memory, filling: None, filled: None, of });
+    }
+    let memory = Arc::new(Shared { file: own(size)?, is_lent, whole: Mutex::default() });
     let to = memory.clone();
     let (fills, filled) = channel::<()>();
     let fill = move || {
@@ -212,6 +230,27 @@ fn copy(from: &File, to: &File, at: u64, end: u64) -> io::Result<()> {
     Ok(())
 }
 
+/// Whoever begins with the same has it from now on.
+fn remember(of: &(PathBuf, Stamp), memory: &Arc<Shared>) {
+    let mut shared = SHARED.lock().unwrap_or_else(PoisonError::into_inner);
+    shared.retain(|_, memory| memory.strong_count() > 0);
+    shared.insert(of.clone(), Arc::downgrade(memory));
+}
+
+fn seal(memory: &File) -> io::Result<()> {
+    let seals = SealFlags::WRITE | SealFlags::GROW | SealFlags::SHRINK | SealFlags::SEAL;
+    Ok(rustix::fs::fcntl_add_seals(memory, seals)?)
+}
+
+/// A copy that nobody can write to.
+pub(crate) fn sealed(from: &File) -> io::Result<File> {
+    let size = from.metadata()?.len();
+    let memory = own(size)?;
+    parts(from, size, |at, end| copy(from, &memory, at, end))?;
+    seal(&memory)?;
+    Ok(memory)
+}
+
 impl Sharing {
     /// What waits until it has come from the disk, whether it is whole or not.
     pub(crate) fn filled(&mut self) -> impl FnOnce() + Send + use<> {
@@ -219,16 +258,14 @@ impl Sharing {
         move || filled.into_iter().for_each(|filled| _ = filled.recv())
     }
 
-    /// Waits until it is whole. From then on nobody can write to it, not even who opens it for writing: who breaks out
-    /// of one machine cannot change what others begin with.
+    /// Waits until it is whole. From then on nobody can write to a copy of it, not even who opens it for writing: who breaks
+    /// out of one machine cannot change what others begin with.
     pub(crate) fn finish(&mut self) -> io::Result<()> {
-        let Some(filling) = self.filling.take() else { return Ok(()) };
-        filling.join().map_err(|_| io::Error::other("the memory was not read"))??;
-        let seals = SealFlags::WRITE | SealFlags::GROW | SealFlags::SHRINK | SealFlags::SEAL;
-        rustix::fs::fcntl_add_seals(&self.memory.file, seals)?;
-        let mut shared = SHARED.lock().unwrap_or_else(PoisonError::into_inner);
-        shared.retain(|_, memory| memory.strong_count() > 0);
-        shared.insert(self.of.clone(), Arc::downgrade(&self.memory));
+        if let Some(filling) = self.filling.take() {
+            filling.join().map_err(|_| io::Error::other("the memory was not read"))??;
+            seal(&self.memory.file)?;
+            remember(&self.of, &self.memory);
+        }
         Ok(())
     }
 }
@@ -260,23 +297,42 @@ mod tests {
         memory.write_all_at(b"last", size - 4).unwrap();
         let kept = keep(&memory, &path, size).unwrap();
         assert_eq!(digest(&path).unwrap(), kept.digest);
-        let mut sharing = share(&path, size).unwrap();
+        let mut sharing = share(&path, size, false).unwrap();
         sharing.finish().unwrap();
         sharing.memory.check(kept.sum).unwrap();
         let mut bytes = [0; 5];
         sharing.memory.file.read_exact_at(&mut bytes, 4096).unwrap();
         assert_eq!(&bytes, b"first");
         assert!(sharing.memory.file.write_all_at(b"x", 0).is_err(), "it is sealed");
-        let again = share(&path, size).unwrap();
+        let again = share(&path, size, false).unwrap();
         assert!(Arc::ptr_eq(&again.memory, &sharing.memory), "read once");
 
         File::options().write(true).open(&path).unwrap().write_all_at(b"F", 4096).unwrap();
         assert_ne!(digest(&path).unwrap(), kept.digest, "a change is seen");
-        let mut changed = share(&path, size).unwrap();
+        let mut changed = share(&path, size, false).unwrap();
         changed.finish().unwrap();
         for _ in 0..2 {
             let said = changed.memory.check(kept.sum).unwrap_err().to_string();
             assert!(said.contains("memory is not what was written"), "{said}");
         }
+    }
+
+    #[test]
+    fn what_is_lent_is_the_file_itself_and_open_for_reading_alone() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("ram");
+        let size = 1 << 20;
+        let memory = own(size).unwrap();
+        memory.write_all_at(b"first", 4096).unwrap();
+        let sum = put_down(&memory, &path, size).unwrap();
+        let lent = share(&path, size, true).unwrap();
+        assert!(lent.memory.is_lent());
+        assert!(lent.memory.file.write_all_at(b"x", 0).is_err());
+        lent.memory.check(sum).unwrap();
+        let again = share(&path, size, true).unwrap();
+        assert!(Arc::ptr_eq(&again.memory, &lent.memory), "looked at once");
+        drop((again, lent));
+        File::options().write(true).open(&path).unwrap().set_len(size - 4096).unwrap();
+        assert_eq!(share(&path, size, true).unwrap_err().kind(), io::ErrorKind::InvalidData);
     }
 }

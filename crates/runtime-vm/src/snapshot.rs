@@ -89,6 +89,7 @@ impl Taken<'_> {
                 doors: false,
                 vmm,
                 memory: memory.as_fd(),
+                is_lent: false,
                 kernel: None,
                 disks: Disks::default(),
             })

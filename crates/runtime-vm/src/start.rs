@@ -205,6 +205,7 @@ impl Wanted<'_> {
             doors: false,
             vmm: vmm.as_ref(),
             memory: memory.as_fd(),
+            is_lent: false,
             kernel: None,
             disks: self.disks.clone(),
         })?;

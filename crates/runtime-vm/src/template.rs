@@ -279,6 +279,7 @@ impl Parts {
             doors: false,
             vmm: vmm.as_ref(),
             memory: memory.as_fd(),
+            is_lent: false,
             kernel: Some(making.kernel),
             disks: Disks { system: disk, ..Disks::default() },
         };

@@ -138,6 +138,12 @@ impl Program {
         (parts.next().unwrap_or(0), parts.next().unwrap_or(0))
     }
 
+    /// Whether it opens its memory by the one call that it can be answered. Others are known to map what they may only read, or
+    /// are not known.
+    pub(crate) fn takes_lent(&self) -> bool {
+        self.kind == Kind::Qemu && (5..9).contains(&self.numbers().0)
+    }
+
     #[cfg(test)]
     pub(crate) fn of_version(kind: Kind, version: &str) -> Self {
         Self { kind, path: PathBuf::from("/vmm"), version: version.to_owned(), stamp: (0, 0, 0) }

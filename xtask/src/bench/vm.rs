@@ -171,6 +171,7 @@ impl Row {
 
 const BOOT: &str = "cold boot to first output";
 const RESTORE: &str = "restore to first output";
+const ECHO: &str = "the same, both by `echo`";
 const POOL: &str = "prepared to first output";
 const FORK: &str = "8 copies at once";
 const MEMORY: &str = "proportional, each of 8";
@@ -275,11 +276,15 @@ fn measure(args: &Vm, ours: &Ours, raw: &Raw, dir: &Path, rng: &mut Rng) -> Resu
     rows.push(Row::new(BOOT, "ms", two(boots), rng));
 
     eprintln!("bench: restores, {} rounds", args.rounds);
-    let restores = rounds::interleave(&plan(args.rounds, 2), 2, rng, |who| match who {
+    // By hand twice: as little as a command can be, and what ours runs, by which what that costs is told from what ours adds.
+    let restores = rounds::interleave(&plan(args.rounds, 2), 3, rng, |who| match who {
         0 => ours.run(),
-        _ => raw.restore("copy").map(|(_, took)| took),
+        1 => raw.restore("copy").map(|(_, took)| took),
+        _ => raw.restore_to_echo("copy"),
     })?;
+    let echo = [0, 2].map(|at: usize| restores.get(at).cloned().unwrap_or_default());
     rows.push(Row::new(RESTORE, "ms", two(restores), rng));
+    rows.push(Row::new(ECHO, "ms", echo, rng));
 
     eprintln!("bench: prepared ones, {} rounds", args.rounds);
     ours.call(&["pool", "set", "2"])?;

@@ -332,8 +332,7 @@ fn nothing_is_left_of_a_layer_with_a_limit_after_kill() {
 }
 
 fn die(hall: &Hall<'_>) {
-    kill_process(hall.supervisor().unwrap(), Signal::KILL).unwrap();
-    eventually("it to be gone", || hall.supervisor().is_none().then_some(()));
+    hall.kill_supervisor();
 }
 
 #[test]

@@ -6,13 +6,13 @@ use crate::crash::nothing_is_left;
 use crate::live::Hall;
 use crate::site;
 use cofferdam_testkit::{Site, eventually, needs_root};
-use rustix::fs::SeekFrom;
+use rustix::fs::{OFlags, SeekFrom};
 use rustix::process::{Pid, PidfdFlags, PidfdGetfdFlags, Signal, kill_process, pidfd_getfd, pidfd_open};
 use std::collections::{BTreeSet, HashSet};
 use std::fs::{self, File, OpenOptions};
 use std::io::Write;
 use std::os::fd::OwnedFd;
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -101,7 +101,7 @@ impl Vmm {
     /// Where the machine's memory is in its own, and how much.
     fn mapping(self) -> (u64, u64) {
         let maps = fs::read_to_string(self.proc("maps")).unwrap();
-        let lines = maps.lines().filter(|line| line.contains("memfd:cofferdam-vm"));
+        let lines = maps.lines().filter(|line| is_memory(line));
         let ranges = lines.map(|line| {
             let (from, to) = line.split(' ').next().unwrap().split_once('-').unwrap();
             let number = |text: &str| u64::from_str_radix(text, 16).unwrap();
@@ -113,10 +113,9 @@ impl Vmm {
     /// Pages of the memory that have something in them: those of the template, and those that were touched since.
     fn filled(self, base: u64, size: u64) -> BTreeSet<u64> {
         let open = fs::read_dir(self.proc("fd")).unwrap().flatten().map(|entry| entry.path());
-        let is_memory = |path: &PathBuf| {
-            fs::read_link(path).is_ok_and(|to| to.to_string_lossy().contains("cofferdam-vm"))
-        };
-        let memory = File::open(open.into_iter().find(is_memory).unwrap()).unwrap();
+        let leads_to_it =
+            |path: &PathBuf| fs::read_link(path).is_ok_and(|to| is_memory(&to.to_string_lossy()));
+        let memory = File::open(open.into_iter().find(leads_to_it).unwrap()).unwrap();
         let (mut found, mut at) = (BTreeSet::new(), 0);
         while let Ok(data) = rustix::fs::seek(&memory, SeekFrom::Data(at)) {
             at = rustix::fs::seek(&memory, SeekFrom::Hole(data)).unwrap();
@@ -131,6 +130,11 @@ impl Vmm {
         );
         found
     }
+}
+
+/// A file that is lent, or a copy of one.
+fn is_memory(name: &str) -> bool {
+    name.contains("memfd:cofferdam-vm") || name.ends_with("/ram")
 }
 
 fn first(dir: &Path) -> PathBuf {
@@ -375,4 +379,47 @@ fn what_has_decayed_is_found_and_named_and_made_again() {
     let list = fs::read_to_string(vm.join("system/digest")).unwrap();
     decay(&vm.join("system").join(list));
     refused("is damaged: its list of files is not what was written");
+}
+
+/// Whether this user, without any right, can open for writing what is open here.
+fn can_write(open: &File, user: u32) -> bool {
+    let mut shell = Command::new("setpriv");
+    shell.args([&format!("--reuid={user}"), "--clear-groups", "--inh-caps=-all"]);
+    shell.args(["sh", "-c", ": >>/proc/self/fd/0"]).stdin(open.try_clone().unwrap()).stderr(Stdio::null());
+    shell.status().unwrap().success()
+}
+
+#[test]
+fn a_vmm_has_what_others_begin_with_and_cannot_write_to_it() {
+    if !needs_root("to look into a VMM") {
+        return;
+    }
+    let site = site();
+    let hall = Hall(&site);
+    let (_, vmm) = session(&hall, "one");
+    let open = fs::read_dir(vmm.proc("fd")).unwrap().flatten().map(|entry| entry.path());
+    let leads_to_it = |path: &PathBuf| fs::read_link(path).is_ok_and(|to| is_memory(&to.to_string_lossy()));
+    let lent: Vec<PathBuf> = open.filter(leads_to_it).collect();
+    assert!(!lent.is_empty(), "it has its memory open");
+    let user = fs::metadata(vmm.proc("")).unwrap().uid();
+    assert_ne!(user, 0);
+    for path in lent {
+        let number: i32 = path.file_name().unwrap().to_str().unwrap().parse().unwrap();
+        let process = pidfd_open(vmm.0, PidfdFlags::empty()).unwrap();
+        let lent = pidfd_getfd(&process, number, PidfdGetfdFlags::empty()).unwrap();
+        let how = rustix::fs::fcntl_getfl(&lent).unwrap();
+        assert_eq!(how & OFlags::RWMODE, OFlags::RDONLY, "{}", path.display());
+        let lent = File::from(lent);
+        assert!(!can_write(&lent, user));
+        assert!(can_write(&lent, 0), "whose it is could");
+    }
+    // What it changes is its own: another begins as the first one did.
+    let template = first(&site.state().join("vm/templates")).join("ram");
+    let before = fs::metadata(&template).unwrap();
+    hall.does("one", "head -c 30000000 /dev/urandom > /tmp/much");
+    let after = fs::metadata(&template).unwrap();
+    assert_eq!(
+        (before.mtime(), before.ctime(), before.blocks()),
+        (after.mtime(), after.ctime(), after.blocks())
+    );
 }

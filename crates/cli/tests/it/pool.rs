@@ -208,8 +208,7 @@ fn nothing_is_left_of_a_pool_whose_supervisor_is_killed() {
             std::thread::sleep(std::time::Duration::from_millis(moment));
             let id = hall.create(&[]);
             let before = marks(site);
-            kill_process(hall.supervisor().unwrap(), Signal::KILL).unwrap();
-            eventually("it to be gone", || hall.supervisor().is_none().then_some(()));
+            hall.kill_supervisor();
             site.run(&["true"]).exits(0);
             hall.asks(&["kill", &id]);
             assert_eq!(marks(site), Vec::<String>::new());

@@ -79,7 +79,7 @@ impl Started {
         let mut argv = vmm.argv();
         argv[0] = root.join("firecracker").to_str().unwrap().to_owned();
         let given = named.iter().map(|(name, _)| (*name).to_owned()).collect();
-        let order = Order { argv, given, network: None, place: Some(place) };
+        let order = Order { argv, given, network: None, lent: None, place: Some(place) };
         let descriptors: Vec<BorrowedFd<'_>> = named.iter().map(|(_, descriptor)| *descriptor).collect();
         launch::hand_over(&mut caller, &order, &descriptors).unwrap();
         let (ended, alive) = io::pipe().unwrap();
@@ -169,6 +169,7 @@ fn booted(house: &mut UnixStream) {
 
 #[test]
 fn a_machine_is_booted_kept_and_copied_and_runs_commands() {
+    let _alone = launch::tests::alone();
     let (dir, program) = site();
     let root = dir.path();
     assert_eq!(version(&root.join("firecracker")).unwrap(), TOLD);
@@ -232,6 +233,7 @@ fn a_machine_is_booted_kept_and_copied_and_runs_commands() {
 
 #[test]
 fn what_it_is_told_at_the_wrong_time_is_refused_with_its_own_words() {
+    let _alone = launch::tests::alone();
     let (dir, program) = site();
     let ram = memory::own(SIZE.memory).unwrap();
     let mut vmm = driver(&program, Role::Copy);
@@ -264,6 +266,7 @@ fn what_it_is_told_at_the_wrong_time_is_refused_with_its_own_words() {
 /// That the double is as strict as what it stands for: each of these is refused by Firecracker as well.
 #[test]
 fn the_double_takes_only_what_is_described() {
+    let _alone = launch::tests::alone();
     let (dir, _) = site();
     let root = dir.path();
     let check = |method: &str, path: &str, body: Value, expected: &str| {
@@ -296,6 +299,7 @@ fn the_double_takes_only_what_is_described() {
 
 #[test]
 fn only_a_program_that_says_so_is_firecracker() {
+    let _alone = launch::tests::alone();
     let dir = tempfile::tempdir().unwrap();
     let check = |says: &str, expected: Result<&str, &str>| {
         let path = dir.path().join("program");
@@ -320,6 +324,7 @@ fn only_a_program_that_says_so_is_firecracker() {
 /// A caller in the sandbox is believed nothing: what it hands out has to be a stream.
 #[test]
 fn something_else_than_a_stream_is_not_taken() {
+    let _alone = launch::tests::alone();
     let (ours, theirs) = UnixStream::pair().unwrap();
     let file = Arc::new(tempfile::tempfile().unwrap());
     let answer = std::thread::spawn(move || {
@@ -375,6 +380,7 @@ fn real_site() -> Result<(tempfile::TempDir, Program), String> {
 /// what it was handed, and another goes on with that.
 #[test]
 fn the_real_one_takes_what_it_is_told_where_there_is_one() {
+    let _alone = launch::tests::alone();
     let (dir, program) = match real_site() {
         Ok(site) => site,
         Err(why) => return println!("not run: no Firecracker can be driven here: {why}"),

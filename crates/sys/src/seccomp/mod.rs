@@ -1,9 +1,11 @@
 //! System-call filters: a table of rules compiled to one short BPF program, and the listener that hears of
-//! calls that are refused or watched. Which calls are allowed is not decided here.
+//! calls that are refused, watched or answered. Which calls are allowed is not decided here.
 
+mod ask;
 mod compile;
 mod notify;
 
+pub use ask::asking;
 pub use compile::{Check, Program, Rule, Test, Verdict, compile};
 pub use notify::{Attempt, Listener};
 

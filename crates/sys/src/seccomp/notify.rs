@@ -40,8 +40,19 @@ struct Response {
     flags: u32,
 }
 
+/// A descriptor of ours that becomes one of the caller's.
+#[repr(C)]
+struct Given {
+    id: u64,
+    flags: u32,
+    ours: u32,
+    theirs: u32,
+    theirs_flags: u32,
+}
+
 const RECEIVE: libc::c_ulong = 0xc050_2100;
 const SEND: libc::c_ulong = 0xc018_2101;
+const GIVE: libc::c_ulong = 0x4018_2103;
 const STILL_VALID: libc::c_ulong = 0x4008_2102;
 const SET_FLAGS: libc::c_ulong = 0x4008_2104;
 /// Whoever waits for a call is woken on the processor of who made it.
@@ -66,7 +77,7 @@ impl Listener {
     pub fn next(&self) -> Result<Option<Attempt>, Errno> {
         let mut heard = Notification::default();
         match self.control(RECEIVE, std::ptr::from_mut(&mut heard).cast()) {
-            Ok(()) => Ok(Some(Attempt {
+            Ok(_) => Ok(Some(Attempt {
                 id: heard.id,
                 pid: heard.pid,
                 number: heard.number as u32,
@@ -92,17 +103,26 @@ impl Listener {
         self.answer(Response { id: attempt.id, value: 0, error: 0, flags: CONTINUE })
     }
 
+    /// Gives the caller this descriptor in place of the one that it asked for.
+    pub fn give(&self, attempt: &Attempt, descriptor: BorrowedFd<'_>) -> Result<(), Errno> {
+        let ours = descriptor.as_raw_fd() as u32;
+        let theirs_flags = libc::O_CLOEXEC as u32;
+        let mut given = Given { id: attempt.id, flags: 0, ours, theirs: 0, theirs_flags };
+        let value = self.control(GIVE, std::ptr::from_mut(&mut given).cast())?;
+        self.answer(Response { id: attempt.id, value: value as i64, error: 0, flags: 0 })
+    }
+
     fn answer(&self, mut answer: Response) -> Result<(), Errno> {
         match self.control(SEND, std::ptr::from_mut(&mut answer).cast()) {
             Err(Errno::NOENT) => Ok(()),
-            other => other,
+            other => other.map(drop),
         }
     }
 
-    fn control(&self, request: libc::c_ulong, argument: *mut libc::c_void) -> Result<(), Errno> {
+    fn control(&self, request: libc::c_ulong, argument: *mut libc::c_void) -> Result<usize, Errno> {
         let args = [self.fd.as_raw_fd() as usize, request as usize, argument as usize];
         // SAFETY: each caller passes a pointer to the live struct that this request reads or fills.
-        unsafe { syscall(libc::SYS_ioctl as usize, args) }.map(drop)
+        unsafe { syscall(libc::SYS_ioctl as usize, args) }
     }
 }
 

@@ -69,7 +69,7 @@ impl Drop for Running {
     }
 }
 
-/// Our own initial files with another first process, and without ours.
+/// Our own initial files with another first process, and without ours; and the host's `echo`, with all that it loads.
 const PACK: &str = r#"
 set -e
 cd "$1"
@@ -79,6 +79,10 @@ cd files
 cpio -idm --quiet < "$2/initrd"
 rm -f program
 mv ../init.new init
+echo="$(readlink -f /bin/echo)"
+mkdir -p bin
+cp "$echo" bin/echo
+ldd "$echo" | grep -o '/[^ ]*' | xargs cp -L --parents -t .
 find . | cpio -o -H newc --quiet > ../initrd
 "#;
 
@@ -183,10 +187,23 @@ impl Raw {
 
     /// A copy, from its process's start to the first output of a command.
     pub(super) fn restore(&self, name: &str) -> Result<(Running, Duration), VmError> {
+        self.restore_to(name, Running::command)
+    }
+
+    /// The same with the command that ours runs.
+    pub(super) fn restore_to_echo(&self, name: &str) -> Result<Duration, VmError> {
+        self.restore_to(name, Running::echo).map(|(_, took)| took)
+    }
+
+    fn restore_to(
+        &self,
+        name: &str,
+        command: impl FnOnce(&mut Running) -> Result<(), VmError>,
+    ) -> Result<(Running, Duration), VmError> {
         let began = Instant::now();
         let mut running = self.prepare(name)?;
         running.go_on()?;
-        running.command()?;
+        command(&mut running)?;
         Ok((running, began.elapsed()))
     }
 }
@@ -269,6 +286,12 @@ impl Running {
     /// One command, until its output is here.
     pub(super) fn command(&mut self) -> Result<(), VmError> {
         self.port.write_all(b"x")?;
+        self.expect(b"out\n")
+    }
+
+    /// The same with a program that loads others before it begins.
+    fn echo(&mut self) -> Result<(), VmError> {
+        self.port.write_all(b"y")?;
         self.expect(b"out\n")
     }
 
