@@ -21,6 +21,8 @@ pub mod door;
 #[cfg(feature = "std")]
 pub mod dump;
 #[cfg(feature = "std")]
+pub mod headstart;
+#[cfg(feature = "std")]
 pub mod idmap;
 #[cfg(feature = "std")]
 pub mod image;
