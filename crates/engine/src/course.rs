@@ -38,6 +38,7 @@ pub(crate) fn command(
     let _raw = keyboard.as_ref().and_then(|fd| RawMode::enter(fd.as_fd()).ok());
     let mut browser = standing.start_browser(&mut relay, &spec)?;
     let (id, exec) = standing.start(&mut relay, &spec, &asked, Io::Descriptors(stdio))?;
+    standing.sandbox.afterwards();
     meanwhile();
     let mut stopped = None;
     let ended = loop {
