@@ -4,19 +4,17 @@
 //!
 //! Nothing of the C runtime is there yet, not even `memcpy` where it is chosen at the start: until it is given its job the
 //! child, like what starts it, only makes system calls. It is started for the command `run` alone, belongs to nobody,
-//! and ends with us, or by itself if nobody has come for it after a while. Where anything fails there is no such child,
-//! and whoever wants one makes it later and finds out why.
+//! and ends with us. Where anything fails there is no such child, and whoever wants one makes it later and finds out why.
 
 use crate::boot::unshare;
 use crate::clone;
 use crate::{image, late, raw};
-use rustix::fd::{AsRawFd, FromRawFd, IntoRawFd, OwnedFd, RawFd};
+use rustix::fd::{AsRawFd, BorrowedFd, FromRawFd, IntoRawFd, OwnedFd, RawFd};
 use rustix::io::Errno;
-use rustix::net::{AddressFamily, SocketFlags, SocketType};
+use rustix::net::{AddressFamily, SendFlags, SocketFlags, SocketType};
 use rustix::process::{Pid, Signal};
 use rustix::thread::UnshareFlags;
-use rustix::thread::futex;
-use std::sync::atomic::{AtomicI32, AtomicPtr, AtomicU32, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicPtr, AtomicUsize, Ordering};
 
 /// What the child has done by the time that it is given its job.
 pub(crate) const NAMESPACES: UnshareFlags =
@@ -26,22 +24,16 @@ pub(crate) const NAMESPACES: UnshareFlags =
 const DONE: usize = 2;
 
 const STACK: usize = 64 << 10;
-/// Longer than any start takes.
-const PATIENCE: futex::Timespec = futex::Timespec { tv_sec: 10, tv_nsec: 0 };
 
-/// How far it is.
-static STATE: AtomicU32 = AtomicU32::new(NONE);
-const NONE: u32 = 0;
-const WAITS: u32 = 1;
-/// Somebody has come for it.
-const TAKEN: u32 = 2;
-const HAS_JOB: u32 = 3;
-const GONE: u32 = 4;
-
+/// Whether there is one that nobody has taken.
+static WAITS: AtomicBool = AtomicBool::new(false);
 static BORN_IN: AtomicUsize = AtomicUsize::new(0);
 static PID: AtomicI32 = AtomicI32::new(0);
 /// In the order in which [`HeadStart::take`] takes them.
 static DESCRIPTORS: [AtomicI32; 6] = [const { AtomicI32::new(-1) }; 6];
+/// Of these, the supervisor's end of what it and the child talk over, and the child's.
+const OURS: usize = 1;
+const THEIRS: usize = 2;
 static JOB: AtomicPtr<()> = AtomicPtr::new(std::ptr::null_mut());
 static ENTRY: AtomicPtr<()> = AtomicPtr::new(std::ptr::null_mut());
 
@@ -122,22 +114,18 @@ fn begin() -> Result<(), Errno> {
     let mut namespaces = UnshareFlags::NEWPID;
     namespaces.set(UnshareFlags::NEWUSER, !rustix::process::geteuid().is_root());
     BORN_IN.store(namespaces.bits() as usize, Ordering::Relaxed);
-    STATE.store(WAITS, Ordering::Release);
-    let stack = (&raw mut CHILDS_STACK).cast::<u8>();
-    match clone::start_on((stack, STACK), namespaces.bits().into(), wait_for_job) {
-        Ok((pid, pidfd)) => {
-            PID.store(pid.as_raw_nonzero().get(), Ordering::Relaxed);
-            let all = [pidfd, talk.0, talk.1, channel.0, channel.1, image];
-            for (place, descriptor) in DESCRIPTORS.iter().zip(all) {
-                place.store(descriptor.into_raw_fd(), Ordering::Relaxed);
-            }
-            Ok(())
-        }
-        Err(errno) => {
-            STATE.store(NONE, Ordering::Release);
-            Err(errno)
-        }
+    for (at, end) in [(OURS, &talk.0), (THEIRS, &talk.1)] {
+        DESCRIPTORS[at].store(end.as_raw_fd(), Ordering::Relaxed);
     }
+    let stack = (&raw mut CHILDS_STACK).cast::<u8>();
+    let (pid, pidfd) = clone::start_on((stack, STACK), namespaces.bits().into(), wait_for_job)?;
+    PID.store(pid.as_raw_nonzero().get(), Ordering::Relaxed);
+    let all = [pidfd, talk.0, talk.1, channel.0, channel.1, image];
+    for (place, descriptor) in DESCRIPTORS.iter().zip(all) {
+        place.store(descriptor.into_raw_fd(), Ordering::Relaxed);
+    }
+    WAITS.store(true, Ordering::Release);
+    Ok(())
 }
 
 /// Under a number that those which the guest inherits cannot take.
@@ -152,33 +140,29 @@ fn out_of_the_way(fd: OwnedFd) -> Result<OwnedFd, Errno> {
 /// The child.
 extern "C" fn wait_for_job(_: &()) -> ! {
     let _ = rustix::process::set_parent_process_death_signal(Some(Signal::KILL));
+    let [ours, theirs] = [OURS, THEIRS].map(|at| DESCRIPTORS[at].load(Ordering::Relaxed));
+    // With our copy of its end gone, who dies before it has taken us along is heard of all the same.
+    raw::close_range(ours, ours);
     // What fails here is tried again as an operation, and told.
     let done = if unshare(NAMESPACES).is_ok() { DONE } else { 1 };
     loop {
-        let state = STATE.load(Ordering::Acquire);
-        if state == HAS_JOB {
-            break;
-        }
-        let waited = futex::wait(&STATE, futex::Flags::PRIVATE, state, Some(&PATIENCE));
-        // Whoever died before it could take us along has left nobody to wake us.
-        if waited == Err(Errno::TIMEDOUT)
-            && STATE.compare_exchange(WAITS, GONE, Ordering::AcqRel, Ordering::Acquire).is_ok()
-        {
-            raw::exit_now(0);
+        match rustix::io::read(raw::borrowed(&theirs), &mut [0]) {
+            Ok(1) => break,
+            Err(Errno::INTR) => {}
+            _ => raw::exit_now(0),
         }
     }
     let (job, entry) = (JOB.load(Ordering::Acquire), ENTRY.load(Ordering::Acquire));
-    // SAFETY: both were stored by `give` before the state, the entry as a function of this type for such a job.
+    // SAFETY: both were stored by `give` before it said so, the entry as a function of this type for such a job.
     let entry = unsafe { std::mem::transmute::<*mut (), extern "C" fn(*const (), usize) -> !>(entry) };
     entry(job, done)
 }
 
 impl HeadStart {
-    /// The child, if there is one and it was born in these namespaces. Whoever drops it leaves it waiting until we end.
+    /// The child, if there is one and it was born in these namespaces. Whoever drops it has it end.
     pub fn take(namespaces: UnshareFlags) -> Option<Self> {
         let is_alike = BORN_IN.load(Ordering::Relaxed) == namespaces.bits() as usize;
-        let free =
-            is_alike && STATE.compare_exchange(WAITS, TAKEN, Ordering::AcqRel, Ordering::Acquire).is_ok();
+        let free = is_alike && WAITS.swap(false, Ordering::AcqRel);
         let pid = Pid::from_raw(PID.load(Ordering::Relaxed)).filter(|_| free)?;
         let [pidfd, ours, theirs, channel, inner, image] = DESCRIPTORS.each_ref().map(descriptor);
         let child = Waiter { pid, pidfd, talk: (ours, theirs) };
@@ -196,18 +180,23 @@ fn descriptor(place: &AtomicI32) -> OwnedFd {
 /// its first operations are done.
 ///
 /// # Safety
-/// The caller holds what [`HeadStart::take`] gave, and `entry` is a function of a pointer to such a job and a number.
-pub(crate) unsafe fn give<T>(job: &T, entry: extern "C" fn(&T, usize) -> !) {
+/// `ours` is the supervisor's end of what [`HeadStart::take`] gave, and the job is held for that long.
+pub(crate) unsafe fn give<T>(
+    ours: BorrowedFd<'_>,
+    job: &T,
+    entry: extern "C" fn(&T, usize) -> !,
+) -> Result<(), Errno> {
     JOB.store(std::ptr::from_ref(job).cast_mut().cast(), Ordering::Release);
     ENTRY.store(entry as *mut (), Ordering::Release);
-    STATE.store(HAS_JOB, Ordering::Release);
-    let _ = futex::wake(&STATE, futex::Flags::PRIVATE, 1);
+    rustix::net::send(ours, &[0], SendFlags::NOSIGNAL).map(drop)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::boot::{self, Message, Op};
+    use rustix::fd::AsFd;
+    use rustix::process::{WaitId, WaitIdOptions};
 
     /// One test, since a process has one such child.
     #[test]
@@ -233,5 +222,13 @@ mod tests {
         }
         launched.perform(vec![Op::Leave], boot::Given::default()).unwrap();
         assert!(matches!(launched.hear().unwrap(), Message::Done));
+        drop(launched);
+
+        begin().unwrap();
+        let head = HeadStart::take(born_in).unwrap();
+        let pidfd = head.child.pidfd.try_clone().unwrap();
+        drop(head);
+        // Where it went on waiting, so would this.
+        rustix::process::waitid(WaitId::PidFd(pidfd.as_fd()), WaitIdOptions::EXITED).unwrap();
     }
 }

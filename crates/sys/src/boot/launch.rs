@@ -74,8 +74,8 @@ pub fn resume(waiter: Waiter, keep: &[RawFd], first: Vec<Op>) -> Result<Launched
     if !is_done {
         return Err(Errno::INVAL);
     }
-    // SAFETY: who holds the waiter has taken it; the job is held for as long as the child may use it.
-    unsafe { headstart::give(child.data(), go_on) };
+    // SAFETY: this is that end, and the job is held for as long as the child may use it.
+    unsafe { headstart::give(ours.as_fd(), child.data(), go_on) }?;
     Ok(Launched { child, supervisor: Supervisor { socket: ours } })
 }
 
