@@ -13,7 +13,6 @@ use crate::wait;
 use cofferdam_model::{LayerPlace, Limits, SessionId};
 use cofferdam_runtime::{RuntimeError, guest_program};
 use cofferdam_sys::boot::{self, Birth, Launched, Op};
-use cofferdam_sys::headstart::HeadStart;
 use cofferdam_sys::image;
 use rustix::net::{AddressFamily, SocketFlags, SocketType};
 use rustix::thread::UnshareFlags;
@@ -70,11 +69,7 @@ impl Early {
         };
         early.in_group = group.is_some();
         let way = if rustix::process::geteuid().is_root() { Way::Root } else { Way::Single };
-        let born_in = namespaces(way, &[]);
-        let born = match HeadStart::take(born_in).filter(|_| group.is_none()) {
-            Some(head) => resumed(head, plan::first(&[])),
-            None => born(born_in, group, None, plan::first(&[]), &[], (&mut None, &None)),
-        };
+        let born = born(namespaces(way, &[]), group, None, plan::first(&[]), &[], (&mut None, &None));
         early.born = Some(born.ok()?);
         Some(early)
     }
@@ -164,16 +159,6 @@ pub(crate) fn take_in(m: &mut Making, born: Born, in_group: bool) {
 pub(crate) fn image_of_all() -> Option<Arc<OwnedFd>> {
     static IMAGE: OnceLock<Option<Arc<OwnedFd>>> = OnceLock::new();
     IMAGE.get_or_init(|| image::sealed(guest_program()).ok().map(Arc::new)).clone()
-}
-
-/// One that was started at the program's first instruction.
-fn resumed(head: HeadStart, mut first: Vec<Op>) -> Result<Born, Failure> {
-    let HeadStart { child, channel: (channel, theirs), image } = head;
-    let inherited = Inherited { channel: theirs.as_raw_fd(), image: image.as_raw_fd() };
-    first.push(Op::FillImage { image: inherited.image, program: guest_program() });
-    let launched = boot::resume(child, &[inherited.channel, inherited.image], first);
-    let launched = launched.map_err(|errno| explain_launch("new namespaces", errno))?;
-    Ok(Born { launched, inherited, channel: Some(channel) })
 }
 
 fn born(

@@ -90,21 +90,6 @@ pub(crate) fn share<T>(
     Ok(Sharer { pid, pidfd, let_go: false, data, _stack: stack })
 }
 
-/// Starts a child on a stack that outlives it, before there is anything else.
-pub(crate) fn start_on(
-    (stack, size): (*mut u8, usize),
-    namespaces: u64,
-    entry: extern "C" fn(&()) -> !,
-) -> Result<(Pid, OwnedFd), Errno> {
-    let args = CloneArgs {
-        flags: namespaces | libc::CLONE_VM as u64,
-        stack: stack as u64,
-        stack_size: size as u64,
-        ..CloneArgs::default()
-    };
-    start(args, std::ptr::from_ref(&()).cast(), entry as *const ())
-}
-
 fn start(mut args: CloneArgs, data: *const u8, entry: *const ()) -> Result<(Pid, OwnedFd), Errno> {
     let mut pidfd: libc::c_int = -1;
     args.flags |= libc::CLONE_PIDFD as u64;
@@ -207,11 +192,6 @@ fn clone3(args: &CloneArgs, data: *const u8, entry: *const ()) -> Result<usize, 
 }
 
 impl<T> Sharer<T> {
-    /// One that was started before there was anything to give it.
-    pub(crate) fn of(pid: Pid, pidfd: OwnedFd, data: T) -> Self {
-        Self { pid, pidfd, let_go: false, data: Box::new(data), _stack: Stack::default() }
-    }
-
     /// The child has executed a program of its own, or is dead: it needs our memory no more, and what it was given is
     /// ours alone again.
     pub(crate) fn let_go(&mut self) -> &mut T {

@@ -21,8 +21,6 @@ pub mod door;
 #[cfg(feature = "std")]
 pub mod dump;
 #[cfg(feature = "std")]
-pub mod headstart;
-#[cfg(feature = "std")]
 pub mod idmap;
 #[cfg(feature = "std")]
 pub mod image;

@@ -4,7 +4,6 @@ use super::kernel::{CARRIED_MAX, Kernel, Linux};
 use super::op::Op;
 use super::talk::{Child, Given, Message, Received, Supervisor};
 use crate::clone::{Request, Sharer, share};
-use crate::headstart::{self, Waiter};
 use crate::raw;
 use crate::signal::Mask;
 use rustix::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
@@ -61,30 +60,11 @@ pub fn launch(birth: &Birth<'_>, first: Vec<Op>) -> Result<Launched, Errno> {
         within: birth.within.map(|namespace| namespace.as_raw_fd()),
     };
     let socket = theirs.as_raw_fd();
-    let child = share(&request, Job::new(first, socket, birth.keep), run_child)?;
+    let mut keep = [birth.keep, &[0, 1, 2, socket]].concat();
+    keep.sort_unstable();
+    let job = Job { first, later: Default::default(), socket, keep };
+    let child = share(&request, job, run_child)?;
     Ok(Launched { child, supervisor: Supervisor { socket: ours } })
-}
-
-/// The same with a child that has been waiting since before the program began. `first` begins with what it has done
-/// by then; if it does not, the child ends.
-pub fn resume(waiter: Waiter, keep: &[RawFd], first: Vec<Op>) -> Result<Launched, Errno> {
-    let is_done = matches!(&*first, [Op::DieWithSupervisor, Op::Unshare { namespaces }, ..] if *namespaces == headstart::NAMESPACES);
-    let Waiter { pid, pidfd, talk: (ours, theirs) } = waiter;
-    let child = Sharer::of(pid, pidfd, Job::new(first, theirs.as_raw_fd(), keep));
-    if !is_done {
-        return Err(Errno::INVAL);
-    }
-    // SAFETY: this is that end, and the job is held for as long as the child may use it.
-    unsafe { headstart::give(ours.as_fd(), child.data(), go_on) }?;
-    Ok(Launched { child, supervisor: Supervisor { socket: ours } })
-}
-
-impl Job {
-    fn new(first: Vec<Op>, socket: RawFd, keep: &[RawFd]) -> Self {
-        let mut keep = [keep, &[0, 1, 2, socket]].concat();
-        keep.sort_unstable();
-        Self { first, later: Default::default(), socket, keep }
-    }
 }
 
 impl Launched {
@@ -133,11 +113,6 @@ impl Launched {
 }
 
 extern "C" fn run_child(job: &Job) -> ! {
-    go_on(job, 0)
-}
-
-/// From the first operation that is not done.
-extern "C" fn go_on(job: &Job, done: usize) -> ! {
     let mut next = 0;
     for &kept in &job.keep {
         raw::close_range(next, kept - 1);
@@ -151,15 +126,15 @@ extern "C" fn go_on(job: &Job, done: usize) -> ! {
     let carried = [const { None }; CARRIED_MAX];
     let mut kernel = Linux { child: Child { socket }, umask, given: Received::default(), carried };
     reset_signals();
-    if let Err((at, errno)) = work(&mut kernel, job, done) {
+    if let Err((at, errno)) = work(&mut kernel, job) {
         kernel.child.tell_failure(at, errno);
     }
     raw::exit_now(125)
 }
 
 /// Returns only if something failed: the last operation executes the guest.
-fn work(kernel: &mut Linux, job: &Job, done: usize) -> Result<(), (usize, Errno)> {
-    perform(kernel, job.first.get(done..).unwrap_or_default(), done)?;
+fn work(kernel: &mut Linux, job: &Job) -> Result<(), (usize, Errno)> {
+    perform(kernel, &job.first, 0)?;
     let mut done = job.first.len();
     for part in &job.later {
         kernel.given = kernel.child.await_go().map_err(|errno| (done, errno))?;

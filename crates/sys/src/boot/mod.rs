@@ -12,7 +12,7 @@ mod talk;
 
 pub use kernel::{CARRIED_MAX, Kernel};
 pub(crate) use kernel::{loopback_up, map_own_ids, unshare};
-pub use launch::{Birth, Launched, launch, resume};
+pub use launch::{Birth, Launched, launch};
 pub use op::{Access, Attr, Graft, Kept, Op, Resource};
 pub use record::Recorder;
 pub use talk::{DOORS_MAX, Given, Message};
