@@ -3,7 +3,12 @@
 //! touch half a megabyte of tables, a good millisecond of the few that a sandbox takes to start. Stack, heap and
 //! mappings are placed at random all the same, and what runs inside is never in this process.
 
+pub(crate) mod link;
+mod names;
+pub(crate) mod order;
+
 use crate::command::{self, CommandError};
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -31,22 +36,58 @@ fn succeed(cargo: &mut Command) -> Result<(), CommandError> {
 
 /// Builds it and says where it lies.
 pub(crate) fn build(root: &Path) -> Result<PathBuf, Box<dyn std::error::Error>> {
-    let triple = format!("{}-unknown-linux-gnu", std::env::consts::ARCH);
+    ship(root, None)
+}
+
+/// The same, after the list of what is to lie next to each other was written anew with this tracer, if there is one.
+fn ship(root: &Path, tracer: Option<&Path>) -> Result<PathBuf, Box<dyn std::error::Error>> {
+    let target = crate::workspace::metadata(root)?.target_directory;
+    let (dist, triple) = (target.join("dist"), format!("{}-unknown-linux-gnu", std::env::consts::ARCH));
+    std::fs::create_dir_all(&dist)?;
+    let told = dist.join(".linked");
+    let _ = std::fs::remove_file(&told);
+    make(root, &triple, tracer, &told)?;
+    // Not there where nothing had to be linked.
+    if let Ok(told) = std::fs::read_to_string(&told) {
+        eprintln!("{told}");
+    }
+    let place = dist.join("cofferdam");
+    // Renamed into place: one that is running cannot be written to.
+    std::fs::copy(target.join(&triple).join("release/cofferdam"), dist.join(".cofferdam.new"))?;
+    std::fs::rename(dist.join(".cofferdam.new"), &place)?;
+    Ok(place)
+}
+
+fn make(
+    root: &Path,
+    triple: &str,
+    tracer: Option<&Path>,
+    told: &Path,
+) -> Result<(), Box<dyn std::error::Error>> {
+    let list = order::list(root);
     let mut cargo = command::cargo();
     cargo
         .current_dir(root)
         .args(["rustc", "--release", "--locked", "--package", "cofferdam-cli", "--bin", "cofferdam"])
         // Only the program itself: the address is decided where it is linked.
-        .args(["--target", &triple, "--", "-C", "relocation-model=static"])
-        // With an explicit target these are not given to build scripts and macros, which cannot be static.
-        .env("RUSTFLAGS", "-C target-feature=+crt-static");
+        .args(["--target", triple, "--", "-C", "relocation-model=static"])
+        // Linked by us, who need the names before they are stripped.
+        .args(["-C", "strip=none", "-C"])
+        .arg(format!("linker={}", std::env::current_exe()?.display()))
+        // cargo knows nothing of the list, and is to link again where another one is meant.
+        .args(["-C", &format!("metadata={:x}", digest(&std::fs::read(&list)?, tracer))])
+        // With an explicit target these are not given to build scripts and macros, which cannot be static. In names
+        // of this kind every instance of a generic function can be told from the others.
+        .env("RUSTFLAGS", "-C target-feature=+crt-static -C symbol-mangling-version=v0")
+        .env(link::LIST, list)
+        .env(link::TOLD, told)
+        .envs(tracer.map(|place| (link::TRACER, place)));
     succeed(&mut cargo)?;
-    let target = crate::workspace::metadata(root)?.target_directory;
-    let (made, dist) = (target.join(&triple).join("release/cofferdam"), target.join("dist"));
-    std::fs::create_dir_all(&dist)?;
-    let place = dist.join("cofferdam");
-    // Renamed into place: one that is running cannot be written to.
-    std::fs::copy(made, dist.join(".cofferdam.new"))?;
-    std::fs::rename(dist.join(".cofferdam.new"), &place)?;
-    Ok(place)
+    Ok(())
+}
+
+fn digest(list: &[u8], tracer: Option<&Path>) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    (list, tracer).hash(&mut hasher);
+    hasher.finish()
 }

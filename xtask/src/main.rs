@@ -35,6 +35,8 @@ enum Task {
     Demo(demo::Args),
     /// Build the binary as it is shipped: target/dist/cofferdam
     Dist,
+    /// Find out which functions a run enters, for `dist` to put next to each other: writes xtask/order.txt
+    Order,
     /// Judge labelled runs and print how often the comparison is right
     Eval(eval::Args),
     /// Measure ours and its peers in one interleaved run
@@ -46,11 +48,15 @@ enum Task {
 type Outcome = Result<bool, Box<dyn std::error::Error>>;
 
 fn main() -> ExitCode {
+    if let Some(linked) = dist::link::role() {
+        return linked;
+    }
     let outcome = match Cli::parse().task {
         Task::Tidy(args) => tidy::main(&args),
         Task::Test(args) => test::main(&args),
         Task::Demo(args) => demo::main(&args),
         Task::Dist => dist::main(),
+        Task::Order => dist::order::main(),
         Task::Eval(args) => eval::main(&args),
         Task::Bench(bench) => bench::main(&bench),
     };

@@ -29,6 +29,7 @@ use cofferdam_model::{
     BoxUser, Bytes, Changes, Cores, Isolation, LayerPlace, Mount, Profile, Span, Syscalls, Tier, UserMode,
     VolumeMount, Warm, Weakness,
 };
+use std::ffi::OsString;
 use std::path::PathBuf;
 
 #[derive(Parser)]
@@ -62,8 +63,12 @@ enum ShortCommand {
 }
 
 /// Reads the command line. `run` starts a sandbox in a few milliseconds, and describing every other command takes
-/// a good part of one: they are described only where they may be meant, and for every error.
+/// a good part of one: they are described only where they may be meant, and for every error. Describing the flags of
+/// `run` takes a fifth of one, so that without any nothing is described.
 pub(crate) fn parse() -> Result<Args, clap::Error> {
+    if let Some(args) = bare(std::env::args_os().skip(1)) {
+        return Ok(args);
+    }
     // Whatever the short one reads, the whole one reads in the same way.
     if std::env::args_os().skip(1).take_while(|word| word != "--").any(|word| word == "run")
         && let Ok(Short { global, command: ShortCommand::Run(run) }) = Short::try_parse()
@@ -73,7 +78,27 @@ pub(crate) fn parse() -> Result<Args, clap::Error> {
     Args::try_parse()
 }
 
-#[derive(ClapArgs)]
+/// `run -- CMD…` and `run --durable -- CMD…`. Whatever this reads, the whole one reads in the same way.
+fn bare(mut words: impl Iterator<Item = OsString>) -> Option<Args> {
+    if words.next()? != "run" {
+        return None;
+    }
+    let mut asked = Asked::default();
+    let mut word = words.next()?;
+    if word == "--durable" {
+        asked.durable = true;
+        word = words.next()?;
+    }
+    if word != "--" {
+        return None;
+    }
+    let command = words.map(|word| word.into_string().ok()).collect::<Option<_>>()?;
+    let run = Run { asked, tty: false, no_tty: false, trace_out: None, command };
+    Some(Args { global: Global::default(), command: Command::Run(Box::new(run)) })
+}
+
+#[derive(ClapArgs, Default)]
+#[cfg_attr(test, derive(Debug))]
 pub(crate) struct Global {
     /// State directory [default: $COFFERDAM_HOME, else the user's data directory]
     #[arg(long, global = true, value_name = "DIR")]
@@ -250,6 +275,7 @@ impl Command {
 }
 
 #[derive(ClapArgs)]
+#[cfg_attr(test, derive(Debug))]
 pub(crate) struct Run {
     #[command(flatten)]
     pub(crate) asked: Asked,
@@ -268,7 +294,8 @@ pub(crate) struct Run {
 }
 
 /// What a session is asked to be.
-#[derive(ClapArgs)]
+#[derive(ClapArgs, Default)]
+#[cfg_attr(test, derive(Debug))]
 pub(crate) struct Asked {
     /// Read the session's description from a file (TOML or JSON); flags override it
     #[arg(long, value_name = "FILE")]
@@ -455,4 +482,44 @@ pub(crate) struct Explain {
     /// The program that asks, by its path inside
     #[arg(long, value_name = "PATH")]
     pub(crate) program: Option<String>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn told(args: &Args) -> String {
+        let Command::Run(run) = &args.command else { return "another command".into() };
+        format!("{:?} {run:?}", args.global)
+    }
+
+    #[test]
+    fn what_is_asked_for_most_is_read_without_a_description() {
+        let check = |line: &[&str], expected: bool| {
+            assert_eq!(bare(line.iter().map(OsString::from)).is_some(), expected, "{line:?}");
+        };
+        check(&["run", "--", "true"], true);
+        check(&["run", "--durable", "--", "sh", "-c", "--"], true);
+        check(&["run", "--quiet", "--", "true"], false);
+        check(&["run", "--durable", "--durable", "--", "true"], false);
+        check(&["run", "true"], false);
+        check(&["trace", "--", "true"], false);
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_read_without_a_description_is_read_so_with_it(
+            words in prop::collection::vec(
+                prop::sample::select(vec!["run", "--durable", "--", "--json", "true", "-c", "", "--memory=1M", "ü"]), 0..7
+            )
+        ) {
+            let words: Vec<OsString> = std::iter::once("run").chain(words).map(OsString::from).collect();
+            if let Some(read) = bare(words.iter().cloned()) {
+                let line = std::iter::once(OsString::from("cofferdam")).chain(words);
+                let whole = Args::try_parse_from(line).map_err(|error| TestCaseError::fail(error.to_string()))?;
+                prop_assert_eq!(told(&read), told(&whole));
+            }
+        }
+    }
 }

@@ -32,6 +32,7 @@ pub(crate) fn command(
     let mut raw = in_raw_mode(keyboard.as_ref());
     let mut browser = standing.start_browser(&mut relay, &spec)?;
     let (id, exec) = standing.start(&mut relay, &spec, &asked, Io::Descriptors(stdio))?;
+    standing.sandbox.afterwards();
     meanwhile();
     let mut stopped = None;
     let ended = loop {

@@ -218,8 +218,11 @@ impl Begun for Beginning {
         // They end while the child goes on.
         standing.context.ids.dismiss();
         let mut standing = standing.run_to(None).map_err(told)?;
-        standing.context.ids.wait();
         standing.context.left.take().map(Meanwhile::get);
+        // What a `run` is made for is to begin, and it waits for them then.
+        if standing.context.spec.pausable {
+            standing.context.ids.wait();
+        }
         Ok(Box::new(ProcessSandbox::new(standing)))
     }
 }

@@ -80,8 +80,7 @@ pub(crate) fn program(choice: Choice) -> Arc<Program> {
     if let Some((_, program)) = compiled.iter().find(|(made, _)| *made == choice) {
         return program.clone();
     }
-    let rules: Vec<(u32, Rule)> = rules(choice).into_iter().collect();
-    let program = Arc::new(compile(&rules, NO_SUCH_CALL, choice.notify));
+    let program = Arc::new(compile(rules(choice), NO_SUCH_CALL, choice.notify));
     compiled.push((choice, program.clone()));
     program
 }

@@ -112,6 +112,10 @@ impl Sandbox for ProcessSandbox {
         hits
     }
 
+    fn afterwards(&mut self) {
+        self.standing.context.ids.wait();
+    }
+
     fn dismiss(&mut self) {
         let making = &mut self.standing.context;
         making.groups.thaw();

@@ -203,7 +203,9 @@ pub trait Backend {
     fn begin(&self, spec: SandboxSpec) -> Result<Box<dyn Begun>, RuntimeError>;
 
     fn create(&self, spec: SandboxSpec) -> Result<Box<dyn Sandbox>, RuntimeError> {
-        self.begin(spec)?.complete(&mut || ())
+        let mut sandbox = self.begin(spec)?.complete(&mut || ())?;
+        sandbox.afterwards();
+        Ok(sandbox)
     }
 }
 
@@ -279,6 +281,9 @@ pub trait Sandbox {
 
     /// What it uses now.
     fn counters(&self) -> Counters;
+
+    /// Does what is left of the making and what no command waits for.
+    fn afterwards(&mut self) {}
 
     /// Has every process inside end, where that needs no waiting: there is something to write down meanwhile.
     fn dismiss(&mut self) {}

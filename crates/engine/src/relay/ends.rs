@@ -146,13 +146,13 @@ impl In {
 
     pub(super) fn read(&mut self, id: ExecId, client: &mut Client, buffer: &mut Vec<u8>, given: &mut Given) {
         let Self::Descriptor(stdin) = self else { return };
-        // Made when it is first needed: most commands are given no input.
-        buffer.resize(INPUT, 0);
         let room = client.input_room(id).min(INPUT);
-        match rustix::io::read(stdin, &mut buffer[..room]) {
-            Ok(count) if count > 0 => {
-                let taken = client.input(id, &buffer[..count]);
-                given.add(&buffer[..taken]);
+        // Made when it is first needed, and never filled before it is read into: most commands are given no input.
+        buffer.reserve_exact(INPUT);
+        match rustix::io::read(stdin, &mut buffer.spare_capacity_mut()[..room]) {
+            Ok((read, _)) if !read.is_empty() => {
+                let taken = client.input(id, read);
+                given.add(&read[..taken]);
             }
             Err(Errno::INTR | Errno::AGAIN) => {}
             // Its end, a terminal that is gone, or a descriptor that cannot be read: there is no more input.

@@ -2,6 +2,8 @@
 //! numbers become runs and the runs a balanced tree: some seven comparisons for any call, a program short
 //! enough that installing it costs little, and constant verdicts the kernel can cache in its bitmap.
 
+use std::collections::BTreeMap;
+
 /// What happens to a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Verdict {
@@ -118,12 +120,10 @@ fn ret(verdict: Verdict, notify: bool) -> libc::sock_filter {
 
 /// Compiles `rules`, each for one call number; every other number gets `default`. Without `notify`, calls
 /// that would be recorded are refused with EPERM.
-pub fn compile(rules: &[(u32, Rule)], default: Verdict, notify: bool) -> Program {
-    let mut sorted: Vec<(u32, Rule)> = rules.to_vec();
-    sorted.sort_by_key(|(number, _)| *number);
+pub fn compile(rules: BTreeMap<u32, Rule>, default: Verdict, notify: bool) -> Program {
     let mut runs: Vec<(u32, Rule)> = vec![(0, Rule::Always(default))];
     let mut next = 0;
-    for (number, rule) in sorted {
+    for (number, rule) in rules {
         if number > next {
             push_run(&mut runs, next, Rule::Always(default));
         }
@@ -246,7 +246,7 @@ mod tests {
             .filter(|n| n % 3 != 0)
             .map(|n| (n, Rule::Always(if n % 7 == 1 { Verdict::Record } else { Verdict::Allow })))
             .collect();
-        let program = compile(&rules, Verdict::Refuse(38), true);
+        let program = compile(rules.iter().copied().collect(), Verdict::Refuse(38), true);
         for n in 0..500 {
             let expected = match rules.iter().find(|(number, _)| *number == n) {
                 Some((_, Rule::Always(Verdict::Record))) => USER_NOTIF,
@@ -259,7 +259,7 @@ mod tests {
 
     #[test]
     fn arguments_decide() {
-        let program = compile(&[(41, Rule::Depends(SOCKETS))], Verdict::Allow, true);
+        let program = compile([(41, Rule::Depends(SOCKETS))].into(), Verdict::Allow, true);
         for (domain, kind, expected) in [
             (1, 5, ALLOW),
             (2, 1 | 0o2000000, ALLOW),
@@ -269,7 +269,7 @@ mod tests {
         ] {
             assert_eq!(run(&program, ARCH, 41, [domain, kind, 0, 0, 0, 0]), expected, "{domain} {kind}");
         }
-        let quiet = compile(&[(41, Rule::Depends(SOCKETS))], Verdict::Allow, false);
+        let quiet = compile([(41, Rule::Depends(SOCKETS))].into(), Verdict::Allow, false);
         assert_eq!(run(&quiet, ARCH, 41, [40, 1, 0, 0, 0, 0]), ERRNO | 1);
     }
 
@@ -277,7 +277,7 @@ mod tests {
     #[test]
     fn a_rule_asked_again_says_what_the_program_said() {
         let rules = [(41, Rule::Depends(SOCKETS)), (42, Rule::Always(Verdict::Tell))];
-        let program = compile(&rules, Verdict::Allow, true);
+        let program = compile(rules.into(), Verdict::Allow, true);
         let mut seed = 7u64;
         for _ in 0..2000 {
             seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
@@ -287,13 +287,13 @@ mod tests {
             let again = ret(rule.verdict(&args), true).k;
             assert_eq!(said, again, "{number} {args:?}");
         }
-        let quiet = compile(&rules, Verdict::Allow, false);
+        let quiet = compile(rules.into(), Verdict::Allow, false);
         assert_eq!(run(&quiet, ARCH, 42, [0; 6]), ALLOW);
     }
 
     #[test]
     fn another_architecture_is_killed() {
-        let program = compile(&[], Verdict::Allow, false);
+        let program = compile(BTreeMap::new(), Verdict::Allow, false);
         assert_eq!(run(&program, 0x4000_0003, 0, [0; 6]), KILL_PROCESS);
         assert_eq!(run(&program, ARCH, FOREIGN | 1, [0; 6]), KILL_PROCESS);
     }
