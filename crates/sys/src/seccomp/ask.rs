@@ -2,6 +2,7 @@
 
 use super::{Check, Listener, Rule, Test, Verdict, compile, install};
 use rustix::io::Errno;
+use std::collections::BTreeMap;
 use std::thread::scope;
 
 /// What some C libraries add to every call, and means nothing here.
@@ -20,7 +21,7 @@ const FOR_BOTH: Check = Check {
 /// It is started by a thread of its own, so that nothing else of this process asks.
 pub fn asking<T: Send>(start: impl FnOnce() -> T + Send) -> Result<(Listener, T), Errno> {
     let rules = [(libc::SYS_openat as u32, Rule::Depends(FOR_BOTH))];
-    let program = compile(&rules, Verdict::Allow, true);
+    let program = compile(BTreeMap::from(rules), Verdict::Allow, true);
     let begin = || {
         // Nobody without rights may narrow a program that could come by more than its own.
         rustix::thread::set_no_new_privs(true)?;
