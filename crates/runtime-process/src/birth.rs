@@ -13,7 +13,7 @@ use crate::wait;
 use cofferdam_model::{LayerPlace, Limits, SessionId};
 use cofferdam_runtime::{RuntimeError, guest_program};
 use cofferdam_sys::boot::{self, Birth, Launched, Op};
-use cofferdam_sys::image;
+use cofferdam_sys::{image, schedule};
 use rustix::net::{AddressFamily, SocketFlags, SocketType};
 use rustix::thread::UnshareFlags;
 use std::fmt;
@@ -70,7 +70,9 @@ impl Early {
         early.in_group = group.is_some();
         let way = if rustix::process::geteuid().is_root() { Way::Root } else { Way::Single };
         let born = born(namespaces(way, &[]), group, None, plan::first(&[]), &[], (&mut None, &None));
-        early.born = Some(born.ok()?);
+        let born = born.ok()?;
+        schedule::begin_elsewhere(born.launched.pid());
+        early.born = Some(born);
         Some(early)
     }
 

@@ -34,11 +34,38 @@ pub(crate) fn as_usual() {
     }
 }
 
+/// Has a child that was just started begin on another processor than the one that this goes on with. A kernel may leave it
+/// where its parent is, in line behind it, and the two do one after the other what they could do at once. Afterwards it
+/// may run wherever we may.
+#[cfg(feature = "std")]
+pub fn begin_elsewhere(child: rustix::process::Pid) {
+    use rustix::thread::{sched_getaffinity, sched_getcpu, sched_setaffinity};
+    let Ok(allowed) = sched_getaffinity(None) else { return };
+    let mut others = allowed;
+    others.unset(sched_getcpu());
+    // Nothing depends on it: one that has ended, or may run nowhere else, stays where it is.
+    if others.count() > 0 && sched_setaffinity(Some(child), &others).is_ok() {
+        let _ = sched_setaffinity(Some(child), &allowed);
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::spawn::{Command, spawn};
     use std::os::fd::AsFd;
+
+    #[test]
+    fn a_child_that_begins_elsewhere_may_run_anywhere() {
+        let mut child = std::process::Command::new("sleep").arg("100").spawn().unwrap();
+        let pid = rustix::process::Pid::from_child(&child);
+        begin_elsewhere(pid);
+        let allowed = |pid| rustix::thread::sched_getaffinity(pid).unwrap();
+        assert_eq!(allowed(Some(pid)), allowed(None));
+        child.kill().unwrap();
+        child.wait().unwrap();
+        begin_elsewhere(pid);
+    }
 
     #[test]
     fn the_caller_gives_way_and_what_it_starts_does_not() {
