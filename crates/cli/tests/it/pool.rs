@@ -4,7 +4,6 @@ use crate::crash::nothing_is_left;
 use crate::each;
 use crate::live::Hall;
 use cofferdam_testkit::{Mode, Site, eventually, groups_of};
-use rustix::process::{Signal, kill_process};
 use serde_json::Value;
 use std::fs;
 use std::path::{Path, PathBuf};
