@@ -56,7 +56,7 @@ pub(super) fn first_byte(home: &Path, work: &Path) -> io::Result<Duration> {
         "ask": "create", "spec": { "workdir": work }, "by": "bench", "durable": false, "caller": caller,
     });
     let exec = json!({
-        "ask": "exec", "argv": ["echo", "x"], "env": {}, "stdin": false, "detach": false,
+        "ask": "exec", "argv": ["echo", "x"], "env": {}, "stdin": false, "detach": false, "stops": false,
     });
     let (mut output, theirs) = io::pipe()?;
     let began = Instant::now();
@@ -64,7 +64,11 @@ pub(super) fn first_byte(home: &Path, work: &Path) -> io::Result<Duration> {
     let id = made["created"]["session"].as_str().ok_or_else(|| wrong(&made))?;
     let socket = format!("{id}.sock");
     let mut running = ask(home, &socket, &exec, &[theirs.as_fd(), theirs.as_fd()])?;
-    output.read_exact(&mut [0])?;
+    // Theirs alone: where the command is refused, the output ends.
+    drop(theirs);
+    if let Err(error) = output.read_exact(&mut [0]) {
+        return Err(answer(&mut running).map_or(error, |said| wrong(&said)));
+    }
     let took = began.elapsed();
     while !answer(&mut running)?.to_string().contains("exited") {}
     let ended = answer(&mut ask(home, &socket, &json!({ "ask": "end", "changes": "discard" }), &[])?)?;

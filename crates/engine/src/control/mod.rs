@@ -156,6 +156,7 @@ pub(crate) struct ExecAsked {
     /// Rows and columns of its terminal.
     pub(crate) tty: Option<(u16, u16)>,
     /// Who asks sits there, and can be stopped with it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(crate) stops: bool,
     pub(crate) timeout: Option<Span>,
     pub(crate) output: Option<Bytes>,
