@@ -162,22 +162,26 @@ impl Running {
     }
 
     /// Whether whoever sits there is to be stopped with it, now that it has stopped: once for whatever was typed or sent to
-    /// it. It is not for the command to stop who holds it to its limits.
-    pub(super) fn stops(&mut self) -> bool {
-        self.stopped |= std::mem::take(&mut self.may_stop);
-        self.stopped
+    /// it. It is not for the command to stop who holds it to its limits. Nothing where they are, however often it says so.
+    pub(super) fn stops(&mut self) -> Option<bool> {
+        if self.stopped {
+            return None;
+        }
+        self.stopped = std::mem::take(&mut self.may_stop);
+        Some(self.stopped)
     }
 
-    pub(super) fn goes_on(&mut self) {
-        self.stopped = false;
-    }
-
-    pub(super) fn may_stop(&mut self) {
-        self.may_stop = self.tty;
+    /// That it is sent this signal.
+    pub(super) fn hear_of(&mut self, number: u8) {
+        match Signal::from_named_raw(i32::from(number)) {
+            Some(Signal::TSTP) => self.may_stop = self.tty,
+            Some(Signal::CONT) => self.stopped = false,
+            _ => {}
+        }
     }
 
     pub(super) fn read_input(&mut self, client: &mut Client, buffer: &mut Vec<u8>) {
-        self.may_stop();
+        self.may_stop = self.tty;
         self.stdin.read(self.id, client, buffer, &mut self.given);
     }
 
@@ -364,5 +368,38 @@ fn outcome(outcome: Outcome) -> Result<Exit, EngineError> {
             },
             source: Errno::from_raw_os_error(errno.into()).into(),
         }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Stdio;
+    use super::*;
+    use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
+    use std::fs::File;
+
+    #[test]
+    fn whoever_sits_there_is_stopped_once_for_what_they_did() {
+        let (ours, _guest) =
+            socketpair(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::empty(), None).unwrap();
+        let exec = wire::Exec {
+            argv: vec![b"x"],
+            env: vec![],
+            cwd: b"/",
+            user: None,
+            tty: None,
+            stdin: wire::Stdin::Null,
+        };
+        let id = Client::new(ours).unwrap().exec(&exec).unwrap();
+        let null = || OwnedFd::from(File::options().write(true).open("/dev/null").unwrap());
+        let io = Io::Descriptors(Stdio { stdin: None, stdout: null(), stderr: null() });
+        let mut running = Running::new(id, 0, true, Bounds::default(), io);
+        let signal = |running: &mut Running, signal: Signal| running.hear_of(signal.as_raw() as u8);
+        assert_eq!(running.stops(), Some(false), "nobody has done anything");
+        signal(&mut running, Signal::TSTP);
+        assert_eq!(running.stops(), Some(true));
+        assert_eq!((running.stops(), running.stops()), (None, None), "it says so again and again");
+        signal(&mut running, Signal::CONT);
+        assert_eq!(running.stops(), Some(false));
     }
 }

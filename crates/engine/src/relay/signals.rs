@@ -12,9 +12,7 @@ impl Relay {
     /// For the command's process group, or whoever is in the foreground of its terminal.
     pub(crate) fn signal(&mut self, id: ExecId, number: u8) -> Result<(), EngineError> {
         let Some(exec) = self.execs.iter_mut().find(|exec| exec.id == id) else { return Ok(()) };
-        if i32::from(number) == Signal::TSTP.as_raw() {
-            exec.may_stop();
-        }
+        exec.hear_of(number);
         if i32::from(number) == Signal::KILL.as_raw() && exec.dies_of_signals() {
             self.debts.killed(id, Instant::now());
         }
@@ -23,14 +21,12 @@ impl Relay {
 
     /// For the command's first process alone.
     pub(crate) fn signal_leader(&mut self, id: ExecId, number: u8) -> Result<(), EngineError> {
-        if i32::from(number) == Signal::CONT.as_raw() {
-            self.find(id).into_iter().for_each(Running::goes_on);
-        }
+        self.find(id).into_iter().for_each(|exec| exec.hear_of(number));
         Ok(self.client.signal(id, number, Target::Leader)?)
     }
 
     pub(super) fn hear_stop(&mut self, id: ExecId) -> Result<(), EngineError> {
-        match self.find(id).map(Running::stops) {
+        match self.find(id).and_then(Running::stops) {
             Some(true) => self.stopped.push(id),
             Some(false) => self.signal_leader(id, Signal::CONT.as_raw() as u8)?,
             None => {}

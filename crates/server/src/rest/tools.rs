@@ -210,6 +210,9 @@ impl Talk {
             Ok((_, session)) => session,
             // The client is to begin anew.
             Err(gone) if gone.is_not_found() => return Err(gone),
+            Err(_) if life::present(&self.app, &sandbox.id).is_none() => {
+                return Err(Problem::not_found("session"));
+            }
             Err(asleep) => return Ok(rpc::result(&id, &failed(asleep.message()))),
         };
         let Some(open) = Open::new(&self.app.calls, session.clone(), id.clone()) else {
