@@ -16,7 +16,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 /// Of both sides, which come from one program.
-pub const VERSION: u32 = 5;
+pub const VERSION: u32 = 6;
 /// Of one frame from inside: the text of a difference is the longest.
 pub const FROM_INSIDE: u32 = 4 << 20;
 /// Of one frame from the host, which carries the files that are shown.

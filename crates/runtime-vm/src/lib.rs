@@ -32,6 +32,7 @@ mod sandbox;
 mod session;
 mod snapshot;
 mod sound;
+mod standing;
 mod start;
 mod template;
 mod vigil;

@@ -322,6 +322,11 @@ impl Machine {
         self.ended.as_fd()
     }
 
+    /// The first process of the sandbox around its VMM.
+    pub(crate) fn first(&self) -> Option<BorrowedFd<'_>> {
+        self.around.ended()
+    }
+
     /// What holds for the VMM itself.
     pub(crate) fn report(&self) -> &EnforcementReport {
         self.around.report()

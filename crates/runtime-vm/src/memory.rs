@@ -45,14 +45,36 @@ fn parts(of: &File, size: u64, mut each: impl FnMut(u64, u64) -> io::Result<()>)
 const PAGE: usize = 4096;
 const NOTHING: [u8; PAGE] = [0; PAGE];
 
+/// Memory that can be read from its first byte to its last.
+pub(crate) trait Readable {
+    /// Parts in which there may be something, in order.
+    fn parts(&self, size: u64, each: &mut dyn FnMut(u64, u64) -> io::Result<()>) -> io::Result<()>;
+
+    fn read(&self, bytes: &mut [u8], at: u64) -> io::Result<()>;
+}
+
+impl Readable for File {
+    fn parts(&self, size: u64, each: &mut dyn FnMut(u64, u64) -> io::Result<()>) -> io::Result<()> {
+        parts(self, size, each)
+    }
+
+    fn read(&self, bytes: &mut [u8], at: u64) -> io::Result<()> {
+        self.read_exact_at(bytes, at)
+    }
+}
+
 /// Pages that have something in them, with where they are. What a file system takes for a hole does not matter.
-fn pages(of: &File, size: u64, mut each: impl FnMut(u64, &[u8]) -> io::Result<()>) -> io::Result<()> {
+fn pages(
+    of: &impl Readable,
+    size: u64,
+    mut each: impl FnMut(u64, &[u8]) -> io::Result<()>,
+) -> io::Result<()> {
     let mut bytes = vec![0u8; PIECE];
-    parts(of, size, |mut at, end| {
+    of.parts(size, &mut |mut at, end| {
         while at < end {
             let most = bytes.len().min(usize::try_from(end - at).unwrap_or(usize::MAX));
             let part = bytes.get_mut(..most).unwrap_or_default();
-            of.read_exact_at(part, at)?;
+            of.read(part, at)?;
             for (number, page) in part.chunks(PAGE).enumerate() {
                 if NOTHING.get(..page.len()) != Some(page) {
                     each(at + (number * PAGE) as u64, page)?;
@@ -62,6 +84,34 @@ fn pages(of: &File, size: u64, mut each: impl FnMut(u64, &[u8]) -> io::Result<()
         }
         Ok(())
     })
+}
+
+/// Writes pages that follow each other at once.
+struct Writing<'a> {
+    to: &'a File,
+    at: u64,
+    bytes: Vec<u8>,
+}
+
+impl<'a> Writing<'a> {
+    fn new(to: &'a File) -> Self {
+        Self { to, at: 0, bytes: Vec::with_capacity(PIECE) }
+    }
+
+    fn put(&mut self, at: u64, page: &[u8]) -> io::Result<()> {
+        if at != self.at + self.bytes.len() as u64 || self.bytes.len() + page.len() > PIECE {
+            self.finish()?;
+            self.at = at;
+        }
+        self.bytes.extend_from_slice(page);
+        Ok(())
+    }
+
+    fn finish(&mut self) -> io::Result<()> {
+        self.to.write_all_at(&self.bytes, self.at)?;
+        self.bytes.clear();
+        Ok(())
+    }
 }
 
 /// What memory is known by: against change, and, quickly, against decay.
@@ -75,12 +125,13 @@ pub(crate) struct Known {
 pub(crate) fn put_down(memory: &File, path: &Path, size: u64) -> io::Result<u32> {
     let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
     file.set_len(size)?;
-    let mut sum = crc32fast::Hasher::new();
+    let (mut sum, mut writing) = (crc32fast::Hasher::new(), Writing::new(&file));
     pages(memory, size, |at, page| {
         sum.update(&at.to_le_bytes());
         sum.update(page);
-        file.write_all_at(page, at)
+        writing.put(at, page)
     })?;
+    writing.finish()?;
     Ok(sum.finalize())
 }
 
@@ -95,17 +146,19 @@ pub(crate) fn copied(path: &Path, size: u64, known: u32) -> io::Result<File> {
 }
 
 /// Writes memory down. What is nothing but zeros becomes a hole.
-pub(crate) fn keep(memory: &File, path: &Path, size: u64) -> io::Result<Known> {
+pub(crate) fn keep(memory: &impl Readable, path: &Path, size: u64) -> io::Result<Known> {
     let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
     file.set_len(size)?;
     let (mut hasher, mut sum) = (Hasher::new(), crc32fast::Hasher::new());
+    let mut writing = Writing::new(&file);
     pages(memory, size, |at, page| {
         hasher.update(&at.to_le_bytes());
         hasher.update(page);
         sum.update(&at.to_le_bytes());
         sum.update(page);
-        file.write_all_at(page, at)
+        writing.put(at, page)
     })?;
+    writing.finish()?;
     file.sync_data()?;
     Ok(Known { digest: hasher.finish().to_string(), sum: sum.finalize() })
 }
@@ -150,6 +203,10 @@ impl AsFd for Shared {
 }
 
 impl Shared {
+    pub(crate) const fn file(&self) -> &File {
+        &self.file
+    }
+
     /// Whether it is open for reading alone, to be lent.
     pub(crate) const fn is_lent(&self) -> bool {
         self.is_lent

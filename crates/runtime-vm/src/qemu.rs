@@ -3,12 +3,10 @@
 
 use crate::kernel::refused;
 use crate::machine::{KERNEL, Machine};
-use crate::memory;
 use crate::qmp::Qmp;
-use crate::vmm::{Accelerator, Beside, Kind, Program, Role, Size, Told, Vmm, Wiring};
+use crate::vmm::{Accelerator, Kind, Program, Role, Size, Told, Vmm, Wiring};
 use cofferdam_inside::{DISKS, GUEST, HOUSE, NET, NOTES};
 use cofferdam_runtime::RuntimeError;
-use rustix::net::{AddressFamily, SocketFlags, SocketType};
 use serde_json::{Value, json};
 use std::fs::File;
 use std::io;
@@ -27,8 +25,10 @@ pub(crate) const FIX: &str = "sudo apt-get install qemu-system-x86";
 /// a turn of a loop here, and eight are one by any other way), and no fifth level of page tables to walk.
 const EMULATED: &str = "max,-erms,-fsrm,-la57";
 const PATIENCE: Duration = Duration::from_secs(60);
-/// For a machine that another one takes over.
-const TAKING: Duration = Duration::from_secs(120);
+/// What is written down of a machine is its devices and nothing else: neither its memory, which others have for themselves,
+/// nor what describes all that to people.
+const MACHINE: &str =
+    "microvm,memory-backend=ram,x-option-roms=off,isa-serial=on,auto-kernel-cmdline=off,suppress-vmdesc=on";
 
 pub(crate) fn place(env: &dyn Fn(&str) -> Option<PathBuf>) -> Result<PathBuf, RuntimeError> {
     if let Some(named) = env(NAMED) {
@@ -124,7 +124,8 @@ impl Vmm for Qemu {
         put("-display", "none");
         put("-sandbox", "on,obsolete=deny,elevateprivileges=deny,spawn=deny,resourcecontrol=deny");
         put("-object", &memory);
-        put("-machine", "microvm,memory-backend=ram,x-option-roms=off,isa-serial=on,auto-kernel-cmdline=off");
+        put("-machine", MACHINE);
+        put("-global", "migration.send-configuration=off");
         if accelerator.starts_with("kvm") {
             put("-add-fd", &format!("fd={{{KVM}}},set=1"));
         }
@@ -166,9 +167,8 @@ impl Vmm for Qemu {
             self.monitor = Some(monitor);
             return Ok(());
         }
-        let capable = ("migrate-set-capabilities", json!({ "capabilities": ignore_shared() }));
-        let [first, second, third] = FIXED.map(|question| (question, Value::Null));
-        let (monitor, [_, fixed @ ..]) = Qmp::new(stream, PATIENCE, [capable, first, second, third])?;
+        let fixed = FIXED.map(|question| (question, Value::Null));
+        let (monitor, fixed) = Qmp::new(stream, PATIENCE, fixed)?;
         (self.monitor, self.known) = (Some(monitor), Some(fixed));
         Ok(())
     }
@@ -181,43 +181,20 @@ impl Vmm for Qemu {
     fn save(&mut self, state: &File) -> io::Result<()> {
         let monitor = self.monitor()?;
         monitor.ask("stop", Value::Null)?;
-        monitor.ask("migrate-set-capabilities", json!({ "capabilities": ignore_shared() }))?;
-        monitor.give("state", state.as_fd())?;
-        monitor.ask("migrate", json!({ "uri": "fd:state" }))?;
-        monitor.migrated(Instant::now() + PATIENCE)
+        monitor.put_down(state.as_fd())
     }
 
     fn load(&mut self, _: &mut Machine, state: &File) -> io::Result<()> {
-        let role = self.role;
         let monitor = self.monitor()?;
-        if role == Role::Taking {
-            // Its memory is there already, as that of a copy is; a copy was told so when it was greeted.
-            monitor.ask("migrate-set-capabilities", json!({ "capabilities": ignore_shared() }))?;
-        }
         let then = [("migrate-incoming", json!({ "uri": "fd:state" })), ("query-migrate", Value::Null)];
         let [_, now] = monitor.give_and_ask("state", state.as_fd(), then)?;
         monitor.migrated_from(now, Instant::now() + PATIENCE)?;
         monitor.ask("cont", Value::Null).map(drop)
     }
 
-    /// The memory of a machine that is itself a copy is its own. So another VMM takes the machine over, by migration,
-    /// with memory that is a file; what it has then is written down, and it ends.
-    fn keep(&mut self, state: &File, beside: Beside<'_>) -> Result<File, RuntimeError> {
-        let making = RuntimeError::io("make room for the machine's memory");
-        let memory = memory::own(self.size.memory).map_err(making)?;
-        let mut other =
-            Self::new(&self.program, Role::Taking, self.size, (self.accelerator, &self.processor), "");
-        let mut taker = beside(&other, &memory)?;
-        let mut taken = || -> io::Result<()> {
-            other.greet(&mut taker)?;
-            take_over(self.monitor()?, other.monitor()?, state)
-        };
-        taken().map_err(|error| RuntimeError::Step {
-            step: "snapshot",
-            what: format!("the machine could not be kept: {error}; {}", taker.tail.said()),
-            fix: "try again, or run `cofferdam doctor`".into(),
-        })?;
-        Ok(memory)
+    /// What it has changed of its memory is its own, and stays where it is.
+    fn keep(&mut self, state: &File) -> io::Result<Option<File>> {
+        self.monitor()?.put_down(state.as_fd()).map(|()| None)
     }
 
     fn go_on(&mut self, _: &mut Machine) -> io::Result<()> {
@@ -259,32 +236,6 @@ impl Vmm for Qemu {
             is_running,
         })
     }
-}
-
-fn ignore_shared() -> Value {
-    json!([{ "capability": "x-ignore-shared", "state": true }])
-}
-
-/// Moves a machine that stands still into another VMM, which writes all of it down but its memory.
-fn take_over(from: &mut Qmp, to: &mut Qmp, state: &File) -> io::Result<()> {
-    let until = Instant::now() + TAKING;
-    let (ours, theirs) =
-        rustix::net::socketpair(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
-    to.give("taken", theirs.as_fd())?;
-    to.ask("migrate-incoming", json!({ "uri": "fd:taken" }))?;
-    drop(theirs);
-    let none = json!([{ "capability": "x-ignore-shared", "state": false }]);
-    from.ask("migrate-set-capabilities", json!({ "capabilities": none }))?;
-    from.ask("migrate-set-parameters", json!({ "max-bandwidth": 8_u64 << 30 }))?;
-    from.give("moved", ours.as_fd())?;
-    drop(ours);
-    from.ask("migrate", json!({ "uri": "fd:moved" }))?;
-    from.migrated(until)?;
-    to.migrated(until)?;
-    to.ask("migrate-set-capabilities", json!({ "capabilities": ignore_shared() }))?;
-    to.give("state", state.as_fd())?;
-    to.ask("migrate", json!({ "uri": "fd:state" }))?;
-    to.migrated(until)
 }
 
 pub(crate) const fn processor(accelerator: Accelerator) -> &'static str {

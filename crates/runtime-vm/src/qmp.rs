@@ -2,9 +2,10 @@
 
 use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
 use serde_json::{Value, json};
+use std::fs::OpenOptions;
 use std::io::{self, BufRead, BufReader, IoSlice, Write};
 use std::mem::MaybeUninit;
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
@@ -99,12 +100,7 @@ impl Qmp {
         self.answer(command)
     }
 
-    /// Gives a descriptor under a name, by which commands find it.
-    pub(crate) fn give(&mut self, name: &str, descriptor: BorrowedFd<'_>) -> io::Result<()> {
-        self.give_and_ask(name, descriptor, []).map(drop)
-    }
-
-    /// The same, with what is to be done with it.
+    /// Hands over a descriptor under a name, with what is to be done with it.
     pub(crate) fn give_and_ask<const N: usize>(
         &mut self,
         name: &str,
@@ -116,6 +112,21 @@ impl Qmp {
         self.write(&text(&all)?, Some(descriptor))?;
         self.answer("getfd")?;
         self.answers(&then)
+    }
+
+    /// Has it write down the devices of a machine that stands still, and nothing of its memory. The command is named after those
+    /// who wanted that first.
+    pub(crate) fn put_down(&mut self, state: BorrowedFd<'_>) -> io::Result<()> {
+        // It takes one that can be written to and not be read.
+        let state = OpenOptions::new().write(true).open(format!("/proc/self/fd/{}", state.as_raw_fd()))?;
+        self.write(&text(&[("add-fd", Value::Null)])?, Some(state.as_fd()))?;
+        let added = self.answer("add-fd")?;
+        let set =
+            added.get("fdset-id").and_then(Value::as_u64).ok_or_else(|| broken("it names no descriptor"))?;
+        let to = json!({ "filename": format!("/dev/fdset/{set}"), "live": false });
+        let written = self.ask("xen-save-devices-state", to);
+        let removed = self.ask("remove-fd", json!({ "fdset-id": set }));
+        written.and(removed).map(drop)
     }
 
     fn write(&mut self, text: &[u8], with: Option<BorrowedFd<'_>>) -> io::Result<()> {
@@ -150,13 +161,7 @@ impl Qmp {
         }
     }
 
-    /// Waits until a migration has come to its end.
-    pub(crate) fn migrated(&mut self, until: Instant) -> io::Result<()> {
-        let now = self.ask("query-migrate", Value::Null)?;
-        self.migrated_from(now, until)
-    }
-
-    /// The same, when it was asked already.
+    /// Waits until a migration that was asked about has come to its end.
     pub(crate) fn migrated_from(&mut self, mut now: Value, until: Instant) -> io::Result<()> {
         loop {
             match now.get("status").and_then(Value::as_str) {
@@ -236,6 +241,26 @@ mod tests {
             "{\"execute\":\"cont\"}\n{\"execute\":\"stop\"}\n{\"execute\":\"query-status\"}\n",
         );
         assert_eq!((heard.as_str(), given), (expected, 1));
+    }
+
+    #[test]
+    fn a_machine_is_put_down_into_what_can_be_written_to_alone() {
+        let says = "{\"return\": {}}\n{\"return\": {\"fd\": 12, \"fdset-id\": 3}}\n{\"error\": {\"desc\": \"no\"}}\n\
+                    {\"return\": {}}\n{\"return\": {\"fdset-id\": -1}}\n";
+        let (stream, heard) = monitor(says);
+        let (mut qmp, []) = Qmp::new(stream, PATIENCE, []).unwrap();
+        let state = tempfile::tempfile().unwrap();
+        let failed = qmp.put_down(state.as_fd()).unwrap_err().to_string();
+        assert_eq!(failed, "`xen-save-devices-state`: no");
+        assert!(qmp.put_down(state.as_fd()).is_err(), "one that is named by no number");
+        drop(qmp);
+        let (heard, given) = heard.join().unwrap();
+        let expected = concat!(
+            "{\"execute\":\"qmp_capabilities\"}\n{\"execute\":\"add-fd\"}\n",
+            "{\"arguments\":{\"filename\":\"/dev/fdset/3\",\"live\":false},\"execute\":\"xen-save-devices-state\"}\n",
+            "{\"arguments\":{\"fdset-id\":3},\"execute\":\"remove-fd\"}\n{\"execute\":\"add-fd\"}\n",
+        );
+        assert_eq!((heard.as_str(), given), (expected, 2));
     }
 
     #[test]

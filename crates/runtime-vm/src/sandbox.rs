@@ -435,13 +435,12 @@ impl Sandbox for VmSandbox {
             Unquiet::Lost(error) => self.lost(&error),
         })?;
         let taken = Taken {
-            parts: &self.parts,
-            spec: &self.spec,
             manifest: &self.template.manifest,
             made,
             depth: self.depth,
             disks: &self.disks,
             system: &self.template.system,
+            machine: &self.machine,
         };
         let mut vmm = self.vmm.lock().unwrap_or_else(PoisonError::into_inner);
         vmm.pause().map_err(io("stop the machine"))?;

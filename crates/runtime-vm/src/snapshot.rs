@@ -7,22 +7,23 @@ use crate::house::House;
 use crate::identity;
 use crate::image::{self, Kept};
 use crate::kernel::refused;
-use crate::machine::{Machine, Start};
-use crate::memory;
+use crate::machine::Machine;
+use crate::memory::{self, Known};
 use crate::nbd::Disks;
+use crate::standing::Standing;
 use crate::template::{Manifest, Parts, Template};
 use crate::vmm::{Vmm, WANTED};
 use cofferdam_inside::wire::{Ask, Made, Tell, VERSION};
 use cofferdam_inside::{PROGRAMS, SESSION};
 use cofferdam_model::SessionId;
-use cofferdam_runtime::{RuntimeError, SandboxSpec};
+use cofferdam_runtime::RuntimeError;
 use serde::{Deserialize, Serialize};
 use std::fs::{self, DirBuilder, File};
 use std::io;
 use std::os::fd::AsFd;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
-use std::sync::{LazyLock, Mutex, PoisonError};
+use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 const NAME: &str = "machine.json";
@@ -49,14 +50,13 @@ fn io(doing: impl Into<String>) -> impl FnOnce(io::Error) -> RuntimeError {
 
 /// What is to be kept.
 pub(crate) struct Taken<'a> {
-    pub(crate) parts: &'a Parts,
-    pub(crate) spec: &'a SandboxSpec,
     pub(crate) manifest: &'a Manifest,
     pub(crate) made: &'a Made,
     pub(crate) depth: usize,
     pub(crate) disks: &'a Disks,
     /// The list of the system's files.
     pub(crate) system: &'a Path,
+    pub(crate) machine: &'a Machine,
 }
 
 impl Taken<'_> {
@@ -68,8 +68,9 @@ impl Taken<'_> {
         let kept = self.write(vmm, &making).and_then(|()| {
             fs::rename(&making, to).map_err(io(format!("keep the machine as {}", to.display())))
         });
-        if kept.is_err() {
-            let _ = fs::remove_dir_all(&making);
+        match &kept {
+            Ok(()) => is_whole(&to.join("ram")),
+            Err(_) => _ = fs::remove_dir_all(&making),
         }
         kept
     }
@@ -77,30 +78,13 @@ impl Taken<'_> {
     fn write(&self, vmm: &mut dyn Vmm, dir: &Path) -> Result<(), RuntimeError> {
         let made = DirBuilder::new().recursive(true).mode(0o700).create(dir);
         made.map_err(io(format!("make {}", dir.display())))?;
-        let size = self.manifest.size;
-        // It is another one's while it lives.
-        let spec = SandboxSpec { id: stand_in()?, layer: dir.join("layer"), ..self.spec.clone() };
-        let beside = |vmm: &dyn Vmm, memory: &File| {
-            Machine::start(Start {
-                spec: &spec,
-                dir: &dir.join("run"),
-                program: &self.parts.program,
-                images: &self.parts.images(),
-                doors: false,
-                vmm,
-                memory: memory.as_fd(),
-                is_lent: false,
-                kernel: None,
-                disks: Disks::default(),
-            })
-        };
         let state = File::create_new(dir.join("state")).map_err(io("keep the machine's state"))?;
-        let ram = vmm.keep(&state, &beside)?;
-        let _ = fs::remove_dir_all(dir.join("run"));
-        let kept =
-            memory::keep(&ram, &dir.join("ram"), size.memory).map_err(io("keep the machine's memory"))?;
-        // Its room is given back, also where the VMM still has it open.
-        ram.set_len(0).map_err(io("give back the machine's memory"))?;
+        let kept = vmm.keep(&state).and_then(|ram| self.memory(ram, &dir.join("ram")));
+        let kept = kept.map_err(|error| RuntimeError::Step {
+            step: "snapshot",
+            what: format!("the machine could not be kept: {error}; {}", self.machine.tail.said()),
+            fix: "try again, or run `cofferdam doctor`".into(),
+        })?;
         for (name, disk) in [(SESSION, &self.disks.session), (PROGRAMS, &self.disks.programs)] {
             disk.keep(&dir.join(name)).map_err(io(format!("keep the list of the {name}")))?;
         }
@@ -118,6 +102,19 @@ impl Taken<'_> {
             .map_err(|error| io("keep the machine's description")(error.into()))?;
         fs::write(dir.join(NAME), text).map_err(io("keep the machine's description"))
     }
+
+    /// Writes its memory down: what its VMM has made of it, or where the machine has it.
+    fn memory(&self, ram: Option<File>, to: &Path) -> io::Result<Known> {
+        let size = self.manifest.size.memory;
+        if let Some(ram) = ram {
+            let kept = memory::keep(&ram, to, size)?;
+            // Its room is given back, also where the VMM still has it open.
+            return ram.set_len(0).map(|()| kept);
+        }
+        let gone = || io::Error::other("it has ended");
+        let (first, shared) = (self.machine.first().ok_or_else(gone)?, self.machine.shares.as_ref());
+        memory::keep(&Standing::find(first, shared.ok_or_else(gone)?, size)?, to, size)
+    }
 }
 
 /// Who a machine is that lives for a moment, beside the one it is about.
@@ -127,10 +124,21 @@ pub(crate) fn stand_in() -> Result<SessionId, RuntimeError> {
     Ok(SessionId::new(identity::clock().seconds.unsigned_abs() * 1000, random))
 }
 
-/// Machines that were found whole by this process, by their memory and its time.
+/// Machines that were written or found whole by this process, by their memory and its time.
 static WHOLE: LazyLock<Mutex<Vec<Whole>>> = LazyLock::new(Mutex::default);
 
 type Whole = (PathBuf, (u64, i64, i64));
+
+fn whole() -> MutexGuard<'static, Vec<Whole>> {
+    WHOLE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// That this memory was written, or read to its end, by this process.
+fn is_whole(ram: &Path) {
+    let mut whole = whole();
+    whole.retain(|(path, _)| path.is_file() && path != ram);
+    whole.extend(crate::stamp(ram).map(|stamp| (ram.to_owned(), stamp)));
+}
 
 /// Whether a layer is a machine that was kept.
 pub fn is_there(layer: &Path) -> bool {
@@ -177,15 +185,11 @@ pub(crate) fn open(dir: &Path, parts: &Parts) -> Result<(Template, Snapshot), Ru
     }
     let ram = dir.join("ram");
     let stamp = crate::stamp(&ram).ok_or_else(|| damaged("its memory is gone"))?;
-    let known = (ram.clone(), stamp);
-    let whole = || WHOLE.lock().unwrap_or_else(PoisonError::into_inner);
-    if !whole().contains(&known) {
+    if !whole().contains(&(ram.clone(), stamp)) {
         if memory::digest(&ram).ok().as_deref() != Some(&*snapshot.memory) {
             return Err(damaged("its memory is not what was written"));
         }
-        let mut whole = whole();
-        whole.retain(|(path, _)| path.is_file() && *path != ram);
-        whole.push(known);
+        is_whole(&ram);
     }
     for list in [SESSION, PROGRAMS] {
         image::check(&dir.join(list))

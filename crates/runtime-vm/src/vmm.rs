@@ -58,7 +58,7 @@ pub(crate) enum Role {
     Template,
     /// To be a copy.
     Copy,
-    /// To take over what another is, and write it down.
+    /// To be a copy with memory that is a file, and to be written down with that.
     Taking,
 }
 
@@ -241,9 +241,6 @@ pub(crate) struct Told {
     pub(crate) is_running: bool,
 }
 
-/// Starts another one beside it, with this memory.
-pub(crate) type Beside<'a> = &'a dyn Fn(&dyn Vmm, &File) -> Result<Machine, RuntimeError>;
-
 /// A VMM from its command line to its end.
 pub(crate) trait Vmm: Send {
     fn wiring(&self) -> Wiring;
@@ -273,8 +270,9 @@ pub(crate) trait Vmm: Send {
     /// Lets the machine run on from what was written down.
     fn load(&mut self, machine: &mut Machine, state: &File) -> io::Result<()>;
 
-    /// Writes down a machine that stands still, whose memory is its own. Gives its memory as a file.
-    fn keep(&mut self, state: &File, beside: Beside<'_>) -> Result<File, RuntimeError>;
+    /// Writes down a machine that stands still, whose memory is its own. Gives its memory, where it has written that down too;
+    /// else it is to be read where it is.
+    fn keep(&mut self, state: &File) -> io::Result<Option<File>>;
 
     /// It goes on, after it was written down.
     fn go_on(&mut self, machine: &mut Machine) -> io::Result<()>;

@@ -15,7 +15,7 @@ use crate::ask::{API, VSOCK, Want};
 use crate::kernel::refused;
 use crate::machine::{FILES, KERNEL, Machine, PLACE, SHOWN};
 use crate::memory;
-use crate::vmm::{Accelerator, Beside, Kind, Program, Role, Size, Told, Vmm, Wiring};
+use crate::vmm::{Accelerator, Kind, Program, Role, Size, Told, Vmm, Wiring};
 use api::Api;
 use cofferdam_inside::{DISKS, NUMBERED};
 use cofferdam_runtime::RuntimeError;
@@ -239,22 +239,15 @@ impl Vmm for Firecracker {
     }
 
     /// It writes its memory down by itself.
-    fn keep(&mut self, state: &File, _: Beside<'_>) -> Result<File, RuntimeError> {
-        let mut kept = || -> io::Result<File> {
-            self.kept.iter().try_for_each(|file| file.set_len(0))?;
-            self.write_down(KEPT, KEPT_RAM)?;
-            let [ram, written] = &self.kept;
-            copy(written, state)?;
-            if ram.metadata()?.len() != self.size.memory {
-                return Err(io::Error::other("its memory was not written down whole"));
-            }
-            ram.try_clone()
-        };
-        kept().map_err(|error| RuntimeError::Step {
-            step: "snapshot",
-            what: format!("the machine could not be kept: {error}"),
-            fix: "try again, or run `cofferdam doctor`".into(),
-        })
+    fn keep(&mut self, state: &File) -> io::Result<Option<File>> {
+        self.kept.iter().try_for_each(|file| file.set_len(0))?;
+        self.write_down(KEPT, KEPT_RAM)?;
+        let [ram, written] = &self.kept;
+        copy(written, state)?;
+        if ram.metadata()?.len() != self.size.memory {
+            return Err(io::Error::other("its memory was not written down whole"));
+        }
+        ram.try_clone().map(Some)
     }
 
     /// To be written down costs a machine its connections.

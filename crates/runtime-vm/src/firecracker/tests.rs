@@ -217,11 +217,10 @@ fn a_machine_is_booted_kept_and_copied_and_runs_commands() {
 
     // It is written down, by which its connections end, and goes on; what runs in it does not notice.
     let kept = tempfile::tempfile().unwrap();
-    let nobody = |_: &dyn Vmm, _: &File| -> Result<Machine, RuntimeError> { panic!("it needs no other") };
-    let running = copy.keep(&kept, &nobody).unwrap_err().to_string();
+    let running = copy.keep(&kept).unwrap_err().to_string();
     assert!(running.contains("not paused"), "{running}");
     copy.pause().unwrap();
-    let written = copy.keep(&kept, &nobody).unwrap();
+    let written = copy.keep(&kept).unwrap().unwrap();
     assert_eq!(written.metadata().unwrap().len(), SIZE.memory);
     copy.resume().unwrap();
     lines.call(|want| started.ask(want)).unwrap();
@@ -408,8 +407,7 @@ fn the_real_one_takes_what_it_is_told_where_there_is_one() {
     DISKS.iter().for_each(|name| copy.exchanged(name).unwrap());
     copy.pause().unwrap();
     let kept = tempfile::tempfile().unwrap();
-    let nobody = |_: &dyn Vmm, _: &File| -> Result<Machine, RuntimeError> { panic!("it needs no other") };
-    let written = copy.keep(&kept, &nobody).unwrap();
+    let written = copy.keep(&kept).unwrap().unwrap();
     assert!(written.metadata().unwrap().blocks() > 0 && kept.metadata().unwrap().len() > 1000);
     copy.resume().unwrap();
     assert!(copy.told().unwrap().is_running);
