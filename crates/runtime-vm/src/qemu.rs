@@ -51,6 +51,8 @@ pub(crate) struct Qemu {
     monitor: Option<Qmp>,
     /// What a copy has said of itself before it ran.
     known: Option<[Value; 3]>,
+    /// What it was handed to be written down to, until it runs on.
+    written_to: Option<u64>,
 }
 
 /// Of these the answers do not change: accelerator, memory, processors.
@@ -74,6 +76,7 @@ impl Qemu {
             command_line,
             monitor: None,
             known: None,
+            written_to: None,
         }
     }
 
@@ -181,7 +184,8 @@ impl Vmm for Qemu {
     fn save(&mut self, state: &File) -> io::Result<()> {
         let monitor = self.monitor()?;
         monitor.ask("stop", Value::Null)?;
-        monitor.put_down(state.as_fd())
+        let number = monitor.add(state.as_fd())?;
+        monitor.put_down(number)
     }
 
     fn load(&mut self, _: &mut Machine, state: &File) -> io::Result<()> {
@@ -194,11 +198,15 @@ impl Vmm for Qemu {
 
     /// What it has changed of its memory is its own, and stays where it is.
     fn keep(&mut self, state: &File) -> io::Result<Option<File>> {
-        self.monitor()?.put_down(state.as_fd()).map(|()| None)
+        let number = self.monitor()?.add(state.as_fd())?;
+        self.written_to = Some(number);
+        self.monitor()?.put_down(number).map(|()| None)
     }
 
     fn go_on(&mut self, _: &mut Machine) -> io::Result<()> {
-        self.resume()
+        self.resume()?;
+        let written_to = self.written_to.take();
+        written_to.map_or(Ok(()), |number| self.monitor()?.remove(number))
     }
 
     fn pause(&mut self) -> io::Result<()> {

@@ -114,19 +114,26 @@ impl Qmp {
         self.answers(&then)
     }
 
+    /// Hands over a descriptor to write to, under a number.
+    pub(crate) fn add(&mut self, file: BorrowedFd<'_>) -> io::Result<u64> {
+        // It takes one that can be written to and not be read.
+        let file = OpenOptions::new().write(true).open(format!("/proc/self/fd/{}", file.as_raw_fd()))?;
+        self.write(&text(&[("add-fd", Value::Null)])?, Some(file.as_fd()))?;
+        let added = self.answer("add-fd")?;
+        let number = added.get("fdset-id").and_then(Value::as_u64);
+        number.ok_or_else(|| broken("it gives a descriptor no number"))
+    }
+
     /// Has it write down the devices of a machine that stands still, and nothing of its memory. The command is named after those
     /// who wanted that first.
-    pub(crate) fn put_down(&mut self, state: BorrowedFd<'_>) -> io::Result<()> {
-        // It takes one that can be written to and not be read.
-        let state = OpenOptions::new().write(true).open(format!("/proc/self/fd/{}", state.as_raw_fd()))?;
-        self.write(&text(&[("add-fd", Value::Null)])?, Some(state.as_fd()))?;
-        let added = self.answer("add-fd")?;
-        let set =
-            added.get("fdset-id").and_then(Value::as_u64).ok_or_else(|| broken("it names no descriptor"))?;
-        let to = json!({ "filename": format!("/dev/fdset/{set}"), "live": false });
-        let written = self.ask("xen-save-devices-state", to);
-        let removed = self.ask("remove-fd", json!({ "fdset-id": set }));
-        written.and(removed).map(drop)
+    pub(crate) fn put_down(&mut self, number: u64) -> io::Result<()> {
+        let to = json!({ "filename": format!("/dev/fdset/{number}"), "live": false });
+        self.ask("xen-save-devices-state", to).map(drop)
+    }
+
+    /// Has it close what it was handed under this number: it does so only while the machine runs.
+    pub(crate) fn remove(&mut self, number: u64) -> io::Result<()> {
+        self.ask("remove-fd", json!({ "fdset-id": number })).map(drop)
     }
 
     fn write(&mut self, text: &[u8], with: Option<BorrowedFd<'_>>) -> io::Result<()> {
@@ -250,9 +257,11 @@ mod tests {
         let (stream, heard) = monitor(says);
         let (mut qmp, []) = Qmp::new(stream, PATIENCE, []).unwrap();
         let state = tempfile::tempfile().unwrap();
-        let failed = qmp.put_down(state.as_fd()).unwrap_err().to_string();
+        let number = qmp.add(state.as_fd()).unwrap();
+        let failed = qmp.put_down(number).unwrap_err().to_string();
         assert_eq!(failed, "`xen-save-devices-state`: no");
-        assert!(qmp.put_down(state.as_fd()).is_err(), "one that is named by no number");
+        qmp.remove(number).unwrap();
+        assert!(qmp.add(state.as_fd()).is_err(), "it has no number");
         drop(qmp);
         let (heard, given) = heard.join().unwrap();
         let expected = concat!(
