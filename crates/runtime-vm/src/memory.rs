@@ -122,7 +122,7 @@ pub(crate) struct Known {
 }
 
 /// Writes memory down that can be made again: nobody waits for the disk, and decay is seen by the sum, which is given back.
-pub(crate) fn put_down(memory: &File, path: &Path, size: u64) -> io::Result<u32> {
+pub(crate) fn put_down(memory: &impl Readable, path: &Path, size: u64) -> io::Result<u32> {
     let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
     file.set_len(size)?;
     let (mut sum, mut writing) = (crc32fast::Hasher::new(), Writing::new(&file));
@@ -133,16 +133,6 @@ pub(crate) fn put_down(memory: &File, path: &Path, size: u64) -> io::Result<u32>
     })?;
     writing.finish()?;
     Ok(sum.finalize())
-}
-
-/// Memory of its own for a machine, with what is written at a place, if that is what was written.
-pub(crate) fn copied(path: &Path, size: u64, known: u32) -> io::Result<File> {
-    let (from, memory) = (File::open(path)?, own(size)?);
-    parts(&from, size, |at, end| copy(&from, &memory, at, end))?;
-    match sum(&memory)? == known {
-        true => Ok(memory),
-        false => Err(damaged("its memory is not what was written")),
-    }
 }
 
 /// Writes memory down. What is nothing but zeros becomes a hole.

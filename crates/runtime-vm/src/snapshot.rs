@@ -111,9 +111,7 @@ impl Taken<'_> {
             // Its room is given back, also where the VMM still has it open.
             return ram.set_len(0).map(|()| kept);
         }
-        let gone = || io::Error::other("it has ended");
-        let (first, shared) = (self.machine.first().ok_or_else(gone)?, self.machine.shares.as_ref());
-        memory::keep(&Standing::find(first, shared.ok_or_else(gone)?, size)?, to, size)
+        memory::keep(&Standing::of(self.machine, size)?, to, size)
     }
 }
 

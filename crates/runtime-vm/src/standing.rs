@@ -5,6 +5,7 @@
 //! began with, or a copy of it that nobody can write to. A VMM that somebody broke into can make this any memory that is its
 //! own; that is the machine's, and so is what begins with it.
 
+use crate::machine::Machine;
 use crate::memory::{Readable, Shared};
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -115,8 +116,15 @@ fn own(pagemap: &File, part: Mapped, own: &mut Vec<Mapped>) -> io::Result<()> {
 }
 
 impl<'a> Standing<'a> {
+    /// Of this machine, which is a copy.
+    pub(crate) fn of(machine: &'a Machine, size: u64) -> io::Result<Self> {
+        let gone = || io::Error::other("the machine has ended");
+        let (first, shared) = (machine.first().ok_or_else(gone)?, machine.shares.as_ref());
+        Self::find(first, shared.ok_or_else(gone)?, size)
+    }
+
     /// Of the VMM below this process, which is the first of the sandbox around it.
-    pub(crate) fn find(first: BorrowedFd<'_>, shared: &'a Shared, size: u64) -> io::Result<Self> {
+    fn find(first: BorrowedFd<'_>, shared: &'a Shared, size: u64) -> io::Result<Self> {
         let has = |pid: &u32| {
             let maps = fs::read_to_string(format!("/proc/{pid}/maps")).ok()?;
             Some((*pid, mapped(&maps, size)?))
@@ -215,16 +223,16 @@ mod tests {
     }
 
     /// A program that has a file's memory for itself, and changes some of it.
-    struct Machine(Child);
+    struct Program(Child);
 
-    impl Drop for Machine {
+    impl Drop for Program {
         fn drop(&mut self) {
             let _ = self.0.kill();
             let _ = self.0.wait();
         }
     }
 
-    impl Machine {
+    impl Program {
         fn start(path: &std::path::Path) -> Self {
             let script = "import mmap, sys\nfile = open(sys.argv[1], 'rb')\nmemory = mmap.mmap(file.fileno(), 0, \
                           access=mmap.ACCESS_COPY)\nmemory[40960]\nmemory[4096:4101] = b'first'\n\
@@ -248,9 +256,9 @@ mod tests {
         file.set_len(SIZE).unwrap();
         file.write_all_at(&[7; 8192], 4096).unwrap();
         file.write_all_at(b"shared", 40960).unwrap();
-        let mut machine = Machine::start(&path);
+        let mut program = Program::start(&path);
         let shared = memory::share(&path, SIZE, true).unwrap().memory;
-        let first = pidfd_open(Pid::from_child(&machine.0), PidfdFlags::empty()).unwrap();
+        let first = pidfd_open(Pid::from_child(&program.0), PidfdFlags::empty()).unwrap();
 
         let standing = Standing::find(first.as_fd(), &shared, SIZE).unwrap();
         let own: Vec<(u64, u64)> = standing.own.iter().map(|part| (part.begin, part.end)).collect();
@@ -271,8 +279,8 @@ mod tests {
 
         let other = Standing::find(first.as_fd(), &shared, 2 * SIZE).err().unwrap().to_string();
         assert!(other.contains("no process"), "{other}");
-        machine.0.stdin.as_mut().unwrap().write_all(b"\n").unwrap();
-        machine.0.wait().unwrap();
+        program.0.stdin.as_mut().unwrap().write_all(b"\n").unwrap();
+        program.0.wait().unwrap();
         assert!(Standing::find(first.as_fd(), &shared, SIZE).is_err(), "it has ended");
     }
 }

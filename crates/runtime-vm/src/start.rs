@@ -6,15 +6,16 @@
 use crate::asked::Asked;
 use crate::begin::Given;
 use crate::house::House;
-use crate::image::Kept;
 use crate::kernel::refused;
-use crate::machine::{Machine, Start};
+use crate::machine::Machine;
 use crate::memory::{self, Lock};
 use crate::nbd::Disks;
+use crate::pending::{Found, Pending};
 use crate::snapshot::stand_in;
 use crate::stamp;
+use crate::standing::Standing;
 use crate::template::{Manifest, Parts, Template, make_dir, place, short};
-use crate::vmm::{Kind, Role};
+use crate::vmm::{Kind, Vmm};
 use cofferdam_inside::wire::{Ask, Identity, Made, Make, Tell};
 use cofferdam_model::SessionId;
 use cofferdam_runtime::{RuntimeError, SandboxSpec, ShownFile};
@@ -22,7 +23,6 @@ use cofferdam_runtime_process::Look;
 use serde::{Deserialize, Serialize};
 use std::fs::{self, File};
 use std::io;
-use std::os::fd::AsFd;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
@@ -185,40 +185,22 @@ struct Wanted<'a> {
 }
 
 impl Wanted<'_> {
-    /// Takes a copy of the template, with memory that is a file, to where its inside is made, and writes it down.
+    /// Takes a copy of the template to where its inside is made, and writes it down.
     fn make(&self, dir: &Path) -> Result<(), RuntimeError> {
-        let Manifest { size, accelerator, processor, command_line, sum, .. } = &self.template.manifest;
-        let memory = memory::copied(&self.template.dir.join("ram"), size.memory, *sum);
-        let memory = memory.map_err(io("copy the template's memory"))?;
-        let state = File::open(self.template.dir.join("state")).map_err(io("open the template's state"))?;
-        let vmm = self.parts.vmm.vmm(Role::Taking, *size, *accelerator, processor, command_line);
-        let mut vmm = vmm.map_err(io("prepare the VMM"))?;
-        let system = Kept::open(&self.template.system).map_err(io("open the system's image"))?;
-        self.disks.system.put(system);
         // It is nobody's, and held to what a session would be.
         let spec = SandboxSpec { id: stand_in()?, layer: dir.join("layer"), ..self.spec.clone() };
-        let mut machine = Machine::start(Start {
-            spec: &spec,
-            dir: &dir.join("run"),
-            program: &self.parts.program,
-            images: &self.parts.images(),
-            doors: false,
-            vmm: vmm.as_ref(),
-            memory: memory.as_fd(),
-            is_lent: false,
-            kernel: None,
-            disks: self.disks.clone(),
-        })?;
-        let stopped = io("keep a machine where a session begins");
-        let loaded = vmm.greet(&mut machine).and_then(|()| vmm.load(&mut machine, &state));
-        loaded.map_err(io("copy the template"))?;
+        let mut pending = Pending::default();
+        let copied =
+            self.template.copy(self.parts, &spec, (&dir.join("run"), false), self.disks, &mut pending)?;
+        let (mut machine, mut vmm) = self.template.restore(copied, &mut pending)?;
+        if !matches!(pending.finish(), Found::Good) {
+            return Err(refused("what it would be a copy of is damaged", "run this again"));
+        }
         let made = self.made(&machine)?;
-        let file = File::create_new(dir.join("state")).map_err(io("keep the machine's state"))?;
-        vmm.save(&file).map_err(stopped)?;
+        let sum =
+            self.keep(&machine, vmm.as_mut(), dir).map_err(io("keep a machine where a session begins"))?;
         let _ = machine.end();
         drop(machine);
-        let sum = memory::put_down(&memory, &dir.join("ram"), size.memory);
-        let sum = sum.map_err(io("keep the machine's memory"))?;
         let state = fs::read(dir.join("state")).map_err(io("keep the machine's state"))?;
         let manifest = Manifest {
             state: cofferdam_seal::digest(&state).to_string(),
@@ -229,6 +211,14 @@ impl Wanted<'_> {
         let text = serde_json::to_vec(&Written { manifest, made });
         let text = text.map_err(|error| io("keep the machine's description")(error.into()))?;
         fs::write(dir.join(NAME), text).map_err(io("keep the machine's description"))
+    }
+
+    /// Stops it, and writes it down. Gives the sum of its memory.
+    fn keep(&self, machine: &Machine, vmm: &mut dyn Vmm, dir: &Path) -> io::Result<u32> {
+        let size = self.template.manifest.size.memory;
+        vmm.pause()?;
+        vmm.keep(&File::create_new(dir.join("state"))?)?;
+        memory::put_down(&Standing::of(machine, size)?, &dir.join("ram"), size)
     }
 
     /// Has it make the inside. Files that it is to be shown are there, and nothing is in them.

@@ -58,8 +58,6 @@ pub(crate) enum Role {
     Template,
     /// To be a copy.
     Copy,
-    /// To be a copy with memory that is a file, and to be written down with that.
-    Taking,
 }
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
