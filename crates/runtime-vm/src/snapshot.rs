@@ -69,7 +69,7 @@ impl Taken<'_> {
             fs::rename(&making, to).map_err(io(format!("keep the machine as {}", to.display())))
         });
         match &kept {
-            Ok(()) => is_whole(&to.join("ram")),
+            Ok(()) => found_whole(&to.join("ram")),
             Err(_) => _ = fs::remove_dir_all(&making),
         }
         kept
@@ -132,7 +132,7 @@ fn whole() -> MutexGuard<'static, Vec<Whole>> {
 }
 
 /// That this memory was written, or read to its end, by this process.
-fn is_whole(ram: &Path) {
+fn found_whole(ram: &Path) {
     let mut whole = whole();
     whole.retain(|(path, _)| path.is_file() && path != ram);
     whole.extend(crate::stamp(ram).map(|stamp| (ram.to_owned(), stamp)));
@@ -187,7 +187,7 @@ pub(crate) fn open(dir: &Path, parts: &Parts) -> Result<(Template, Snapshot), Ru
         if memory::digest(&ram).ok().as_deref() != Some(&*snapshot.memory) {
             return Err(damaged("its memory is not what was written"));
         }
-        is_whole(&ram);
+        found_whole(&ram);
     }
     for list in [SESSION, PROGRAMS] {
         image::check(&dir.join(list))
