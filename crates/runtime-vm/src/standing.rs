@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, MetadataExt};
 
 const PAGE: u64 = 4096;
 /// Of the kernel's word on a page: it is there, it is on disk for now, it is a file's.
@@ -46,6 +46,17 @@ fn pid(process: BorrowedFd<'_>) -> io::Result<u32> {
     let info = fs::read_to_string(format!("/proc/self/fdinfo/{}", process.as_raw_fd()))?;
     let number = info.lines().find_map(|line| line.strip_prefix("Pid:")?.trim().parse().ok());
     number.ok_or_else(|| broken("the sandbox around it has ended"))
+}
+
+/// What the kernel says of one process, open, and the namespace that tells whose sandbox it is in.
+fn process(pid: u32) -> io::Result<(File, u64)> {
+    let place = File::open(format!("/proc/{pid}"))?;
+    let sandbox = fs::metadata(within(&place, "ns/pid"))?.ino();
+    Ok((place, sandbox))
+}
+
+fn within(place: &File, name: &str) -> String {
+    format!("/proc/self/fd/{}/{name}", place.as_raw_fd())
 }
 
 /// All that descend from it.
@@ -125,17 +136,26 @@ impl<'a> Standing<'a> {
 
     /// Of the VMM below this process, which is the first of the sandbox around it.
     fn find(first: BorrowedFd<'_>, shared: &'a Shared, size: u64) -> io::Result<Self> {
+        let number = pid(first)?;
+        let (place, sandbox) = process(number)?;
+        if pid(first)? != number {
+            return Err(broken("the sandbox around it has ended"));
+        }
+        drop(place);
         let has = |pid: &u32| {
-            let maps = fs::read_to_string(format!("/proc/{pid}/maps")).ok()?;
-            Some((*pid, mapped(&maps, size)?))
+            // By what is open from here on: a number may be another's by the time that it is used.
+            let (place, own) = process(*pid).ok()?;
+            let maps = fs::read_to_string(within(&place, "maps")).ok().filter(|_| own == sandbox)?;
+            Some((place, mapped(&maps, size)?))
         };
-        let found = below(pid(first)?).iter().find_map(has);
-        let (pid, parts) = found.ok_or_else(|| broken("no process that can be looked at has its memory"))?;
+        let found = below(number).iter().find_map(has);
+        let (place, parts) =
+            found.ok_or_else(|| broken("no process that can be looked at has its memory"))?;
         let open = |name: &str| {
             let failed = |error: io::Error| {
                 io::Error::new(error.kind(), format!("its VMM's memory cannot be read ({name}: {error})"))
             };
-            File::open(format!("/proc/{pid}/{name}")).map_err(failed)
+            File::open(within(&place, name)).map_err(failed)
         };
         let (process, pagemap) = (open("mem")?, open("pagemap")?);
         let mut changed = Vec::new();
